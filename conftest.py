@@ -1,0 +1,88 @@
+"""Options of the test run, and the check that `docs/conformance.md` tells the truth about it."""
+
+import re
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent
+CONFORMANCE = ROOT / "docs" / "conformance.md"
+ROW = re.compile(r"^\| (?P<id>[A-Z]+-?\d+) \| (?P<state>[a-z ]+) \| (?P<proof>.*) \|$")
+TEST = re.compile(r"`(tests/[^`]+)`")
+STATES = {"proven", "in part", "not yet", "cannot happen"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Options of this project."""
+    parser.addoption("--kills", type=int, default=5, help="how many kills the kill tests make")
+    parser.addoption("--stops", type=int, default=50, help="how many SIGTERMs the stop test sends")
+    parser.addoption(
+        "--conformance",
+        action="store_true",
+        help="fail unless every test that docs/conformance.md names ran and passed",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch the run."""
+    config.pluginmanager.register(Conformance(config), "conformance")
+
+
+class Conformance:
+    """Compares what ran with what the document claims."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.enforced = bool(config.getoption("--conformance"))
+        self.passed: set[str] = set()
+        self.failed: set[str] = set()
+        self.marked: dict[str, set[str]] = {}
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Note which requirement each test says it proves."""
+        for item in items:
+            for mark in item.iter_markers("proves"):
+                for each in mark.args:
+                    self.marked.setdefault(str(each), set()).add(_plain(item.nodeid))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Note what passed; of a test with several parameters, all have to."""
+        report = yield
+        name = _plain(item.nodeid)
+        if report.when == "call" and report.passed:
+            self.passed.add(name)
+        elif report.failed or report.skipped:
+            self.failed.add(name)
+        return report
+
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Turn a run red whose document claims more than the run has shown."""
+        if not self.enforced or exitstatus != pytest.ExitCode.OK:
+            return
+        problems = list(self.problems(CONFORMANCE.read_text()))
+        if problems:
+            print("\ndocs/conformance.md is not true of this run:\n  " + "\n  ".join(problems))  # noqa: T201
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def problems(self, document: str) -> Generator[str]:
+        """Every claim that this run did not show, and every proof that the document does not name."""
+        named: dict[str, set[str]] = {}
+        for row in filter(None, map(ROW.match, document.splitlines())):
+            tests = set(TEST.findall(row["proof"]))
+            named[row["id"]] = tests
+            if row["state"] not in STATES:
+                yield f"{row['id']}: there is no state {row['state']!r}"
+            if row["state"] == "proven" and not tests:
+                yield f"{row['id']}: no test is named"
+            for test in sorted(tests):
+                if test not in self.passed or test in self.failed:
+                    yield f"{row['id']}: {test} did not run and pass"
+        for name, tests in sorted(self.marked.items()):
+            for test in sorted(tests - named.get(name, set())):
+                yield f"{name}: {test} says that it proves this, and the document does not name it"
+
+
+def _plain(nodeid: str) -> str:
+    """A test without its parameters."""
+    return nodeid.split("[", 1)[0]

@@ -1,0 +1,1 @@
+"""The surroundings: clock, ids, randomness, logs, the data folder."""

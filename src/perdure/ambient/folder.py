@@ -1,0 +1,80 @@
+"""The data folder: made, checked and held by one process at a time."""
+
+import fcntl
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from perdure.domain.errors import RefusedToStart
+
+LOCK_NAME = "perdure.lock"
+_PRIVATE = 0o700
+
+
+class DataFolder:
+    """A folder held for as long as this object is open.
+
+    The lock is on a file of its own: closing any descriptor of the database would drop SQLite's locks in the whole
+    process. The system frees it when the process ends, however it ends.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Make the folder and take it. Raises `RefusedToStart` when it cannot be used or is in use."""
+        self.path = path
+        try:
+            path.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
+            self._lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise RefusedToStart(
+                f"The data folder {path} cannot be used: {error.strerror}. Choose another with --data."
+            ) from None
+        self._take()
+
+    def close(self) -> None:
+        """Let the folder go."""
+        os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _take(self) -> None:
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(self._lock, 32, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(self._lock)
+            raise RefusedToStart(
+                f"The data folder {self.path} is in use by another Perdure (process {holder}). "
+                "Stop that one, or choose another folder with --data."
+            ) from None
+        except OSError as error:
+            os.close(self._lock)
+            raise RefusedToStart(
+                f"The data folder {self.path} is on a file system without locks ({error.strerror}). "
+                "Choose a local folder with --data."
+            ) from None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Put `text` into a file that only its owner can read, whole or not at all, durable on return."""
+    fresh = path.with_name(path.name + ".new")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        os.fchmod(descriptor, 0o600)
+        file.write(text)
+        file.flush()
+        os.fsync(descriptor)
+    fresh.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,1 @@
+"""The HTTP door: one file per noun of the API."""

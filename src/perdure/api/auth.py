@@ -1,0 +1,83 @@
+"""Who asks, and what he may: a token for every route that is not open, and a scope for every route.
+
+The token is asked for before routing (see `gate`), so that a stranger cannot even learn which routes there are. What
+a route needs stands in its `opt`, written by `needs` or `OPEN`; one guard checks it.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from litestar import Litestar
+from litestar.connection import ASGIConnection
+from litestar.handlers.base import BaseRouteHandler
+from litestar.routes import HTTPRoute
+
+from perdure.api.errors import WrongMethod
+from perdure.domain.errors import Forbidden, InvalidRequest, Unauthenticated
+from perdure.domain.principal import Principal, Scope
+
+TOKEN_MAX_CHARS = 512
+
+OPEN: dict[str, object] = {"open": True}
+"""For a route that answers without a token."""
+
+
+def needs(scope: Scope) -> dict[str, object]:
+    """What a route that asks for `scope` puts in its `opt`."""
+    return {"scope": scope}
+
+
+def token(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """The bearer token of a request. Raises `Unauthenticated`."""
+    given = [value for name, value in headers if name == b"authorization"]
+    if not given:
+        raise Unauthenticated("This route needs a token: send `Authorization: Bearer TOKEN`.")
+    kind, _, secret = given[0].partition(b" ")
+    text = secret.strip().decode("latin-1")
+    if len(given) > 1 or kind.lower() != b"bearer" or not text.isascii() or not 0 < len(text) <= TOKEN_MAX_CHARS:
+        raise Unauthenticated("The `Authorization` header is not of the form `Bearer TOKEN`.")
+    return text
+
+
+def check_scope(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """The guard of every route: the client holds the scope that the route names."""
+    if handler.opt.get("open"):
+        return
+    scope = handler.opt.get("scope")
+    if isinstance(scope, Scope):
+        principal: Principal = connection.scope["user"]
+        principal.require(scope)
+    elif connection.scope["type"] == "http" and connection.scope["method"] == "OPTIONS":
+        # The framework answers OPTIONS by itself; without CORS there is nobody to ask for it.
+        raise WrongMethod(_methods(connection.app, connection.scope["path_template"]))
+    else:
+        raise Forbidden("This route is closed.")
+
+
+def check_idempotency_key(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
+    """The guard against a promise that is not kept: a key that would be ignored is refused."""
+    if any(name == b"idempotency-key" for name, _ in connection.scope["headers"]) and not handler.opt.get("open"):
+        raise InvalidRequest(
+            "The header `Idempotency-Key` is not supported: repeating this request would do its work twice.",
+            param="Idempotency-Key",
+            code="unsupported_parameter",
+        )
+
+
+def open_paths(app: Litestar) -> frozenset[str]:
+    """The paths whose every method answers without a token."""
+    return frozenset(
+        route.path
+        for route in app.routes
+        if isinstance(route, HTTPRoute)
+        and all(handler.opt.get("open") for handler in route.route_handlers if "OPTIONS" not in handler.http_methods)
+    )
+
+
+def _methods(app: Litestar, path_template: str) -> set[str]:
+    return {
+        method
+        for route in app.routes
+        if isinstance(route, HTTPRoute) and route.path_format == path_template
+        for method in route.methods
+    }

@@ -1,0 +1,76 @@
+"""Events on their way to a reader: a raw ASGI answer that copies stored events to the socket.
+
+Each event is one write, in the bytes in which it is stored. The next event is asked for only after the socket has
+taken the last one, so a slow reader holds one page of events at most and delays nobody else. The reader's attendance
+is a context that is entered and left here, in one coroutine: a client that resets before the first byte leaves no
+trace.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, suppress
+
+from litestar.types import HTTPResponseBodyEvent, Receive, Scope, Send
+
+from perdure.api.answers import Header
+from perdure.api.presence import ClientGone, present
+from perdure.domain.events import TERMINAL_TYPES, Event
+
+Following = AbstractAsyncContextManager[AsyncIterator[Event | None]]
+
+HEADERS: tuple[Header, ...] = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache, no-transform"),
+    (b"x-accel-buffering", b"no"),  # or a reverse proxy keeps the events until it has a bufferful
+)
+KEEPALIVE = b": keep-alive\n\n"
+DONE = b"data: [DONE]\n\n"
+
+
+class Stream:
+    """The answer that sends what `following` yields.
+
+    `exhausted` is asked when the events end without any having been sent: whether the log is complete, and the reader
+    already had all of it. Where it is not (the service drains), the stream ends without `[DONE]`, and the reader can
+    come back with his cursor.
+    """
+
+    __slots__ = ("_exhausted", "_following", "_headers")
+
+    def __init__(
+        self,
+        following: Following,
+        headers: Iterable[Header] = (),
+        exhausted: Callable[[], Awaitable[bool]] | None = None,
+    ) -> None:
+        self._following = following
+        self._headers = [*HEADERS, *headers]
+        self._exhausted = exhausted
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 -- ASGI's signature
+        """Send events until the terminal one, or until either side leaves."""
+        async with self._following as events:
+            with suppress(ClientGone):
+                async with present(receive):
+                    await send({"type": "http.response.start", "status": 200, "headers": self._headers})
+                    done = await self._copy(events, send)
+                    await send(_chunk(DONE if done else b"", more=False))
+
+    async def _copy(self, events: AsyncIterator[Event | None], send: Send) -> bool:
+        """Copy; says whether the log is complete."""
+        sent = False
+        async for event in events:
+            await send(_chunk(KEEPALIVE if event is None else frame(event)))
+            if event is not None:
+                sent = True
+                if event.type in TERMINAL_TYPES:
+                    return True
+        return not sent and self._exhausted is not None and await self._exhausted()
+
+
+def frame(event: Event) -> bytes:
+    """An event as a server-sent event."""
+    return b"event: %s\ndata: %s\n\n" % (event.type.encode(), event.json)
+
+
+def _chunk(body: bytes, *, more: bool = True) -> HTTPResponseBodyEvent:
+    return {"type": "http.response.body", "body": body, "more_body": more}

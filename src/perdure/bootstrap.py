@@ -1,0 +1,282 @@
+"""The composition root: settings in, a running service out. The only module that names concrete adapters."""
+
+import asyncio
+import errno
+import hashlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import uvicorn
+
+from perdure import __version__
+from perdure.ambient import log
+from perdure.ambient.clock import SystemClock
+from perdure.ambient.folder import DataFolder, write_private
+from perdure.ambient.names import RandomNames
+from perdure.api.app import build_app
+from perdure.domain.errors import ModelUnavailable, RefusedToStart
+from perdure.domain.principal import ALL_SCOPES, OWNER
+from perdure.engine.engine import Engine
+from perdure.ports.ambient import Clock, Names
+from perdure.ports.storage import Store
+from perdure.runtime.llamacpp import bundled
+from perdure.runtime.llamacpp.supervisor import LlamaRuntime, ModelFile
+from perdure.settings import Settings
+from perdure.storage.sqlite.store import SqliteStore
+
+EXIT_DRAINED = 0
+EXIT_BUDGET_EXHAUSTED = 3
+SERVER_FILE = "server.json"
+
+
+@dataclass(frozen=True)
+class Started:
+    """What to tell whoever started the service."""
+
+    url: str
+    model: str
+    token_file: Path
+    left_over: int
+
+
+class Budget:
+    """The time that each stage of the stop may take.
+
+    A stage that does not end in time ends the process, on a thread of its own since the event loop may be what hangs.
+    The database is then left open on purpose: to close it under work that still runs would turn sound work into
+    errors. Its log stays beside it, whole, and the next start reads it.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    @contextmanager
+    def stage(self, name: str, *, extra_seconds: float = 0.0) -> Generator[None]:
+        """Bound what is done inside."""
+        timer = threading.Timer(self._seconds + extra_seconds, self._give_up, (name,))
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _give_up(self, name: str) -> None:
+        log.event("the time to stop ran out; the database was not closed", stage=name)
+        os._exit(EXIT_BUDGET_EXHAUSTED)
+
+
+class Listener(uvicorn.Server):
+    """uvicorn, without its signal handling (it would end with 143), telling when it listens."""
+
+    def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._listening = listening
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave signals to the composition root."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, then say so."""
+        await super().startup(sockets)
+        self._listening()
+
+
+class Stop:
+    """The wish to stop. The first signal asks for a drained stop, a second one for no more patience."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.hurry = asyncio.Event()
+
+    def on_signal(self) -> None:
+        """A signal came."""
+        (self.hurry if self.asked.is_set() else self.asked).set()
+
+
+async def serve(settings: Settings, announce: Callable[[Started], None]) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code. Raises `RefusedToStart`."""
+    stop = Stop()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.on_signal)
+    clock, names = SystemClock(), RandomNames()
+    with DataFolder(settings.data), _bind(settings) as listening:
+        async with _opened(settings) as (store, runtime):
+            await _ensure_owner(settings.token_file, store, clock, names)
+            engine = _engine(settings, store, runtime, clock, names)
+            if settings.model is not None:
+                await _require(runtime)
+            left = await engine.start()
+            model = settings.model.stem if settings.model else bundled.NAME
+            address = _url(listening)
+            started = Started(address, model, settings.token_file, left)
+            await _listen(settings, engine, names, listening, stop, lambda: _tell(settings, started, announce))
+    log.event("stopped")
+    return EXIT_DRAINED
+
+
+async def _listen(
+    settings: Settings,
+    engine: Engine,
+    names: Names,
+    listening: socket.socket,
+    stop: Stop,
+    tell: Callable[[], None],
+) -> None:
+    """Answer until the wish to stop, then see the callers off and the work under way to a good place."""
+    config = uvicorn.Config(
+        build_app(engine, settings, __version__, names),
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=int(settings.drain_seconds + settings.close_seconds) + 1,
+    )
+    listener = Listener(config, tell)
+    serving = asyncio.create_task(listener.serve([listening]), name="listen")
+    asked = asyncio.create_task(stop.asked.wait(), name="stop")
+    await asyncio.wait((serving, asked), return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    budget = Budget(settings.close_seconds)
+    engine.drain()
+    listener.should_exit = True
+    log.event("stopping", drain_seconds=settings.drain_seconds)
+    with budget.stage("work under way", extra_seconds=settings.drain_seconds):
+        await _finish(engine, stop, settings.drain_seconds)
+    with budget.stage("callers"):
+        await serving
+    (settings.data / SERVER_FILE).unlink(missing_ok=True)
+
+
+async def _finish(engine: Engine, stop: Stop, seconds: float) -> None:
+    """Give the work its time, or less when somebody is in a hurry."""
+    patience = asyncio.create_task(engine.settle(seconds))
+    hurry = asyncio.create_task(stop.hurry.wait())
+    await asyncio.wait((patience, hurry), return_when=asyncio.FIRST_COMPLETED)
+    for each in (patience, hurry):
+        each.cancel()
+    await engine.finish()
+
+
+@asynccontextmanager
+async def _opened(settings: Settings) -> AsyncGenerator[tuple[Store, LlamaRuntime]]:
+    """The store and the runtime; on the way out the runtime goes first, the store's writing connection last."""
+    store = await SqliteStore.open(settings.database)
+    runtime = LlamaRuntime(
+        _model_files(settings),
+        slots=settings.slots,
+        window=settings.window_tokens,
+        threads=settings.threads,
+        memory_max_bytes=settings.kv_memory_max_bytes,
+        log=log.event,
+    )
+    budget = Budget(settings.close_seconds)
+    try:
+        runtime.start()
+        yield store, runtime
+    finally:
+        with budget.stage("model processes"):
+            await runtime.close()
+        with budget.stage("database"):
+            await store.close()
+
+
+def _engine(settings: Settings, store: Store, runtime: LlamaRuntime, clock: Clock, names: Names) -> Engine:
+    return Engine(
+        store,
+        runtime,
+        clock,
+        names,
+        log.fault,
+        boot=names.ident(clock.now()),
+        queue_max=settings.queue_max_tasks,
+        crashes_max=settings.crashes_max,
+    )
+
+
+def _model_files(settings: Settings) -> list[ModelFile]:
+    if settings.model is not None:
+        if not settings.model.is_file():
+            raise RefusedToStart(f"The model file {settings.model} does not exist; name a GGUF file with --model.")
+        return [ModelFile(settings.model.stem, settings.model)]
+    found = bundled.find_bundled()
+    if found is None:  # stored work stays readable; /readyz says that there is nothing to ask
+        log.event(bundled.MISSING)
+        return []
+    return [ModelFile(bundled.NAME, found)]
+
+
+async def _require(runtime: LlamaRuntime) -> None:
+    """A model named on the command line has to work: whoever named it is there to read why it does not."""
+    try:
+        await runtime.models()
+        if fault := runtime.fault():
+            raise RefusedToStart(fault)
+    except ModelUnavailable as error:
+        raise RefusedToStart(error.message) from None
+
+
+async def _ensure_owner(path: Path, store: Store, clock: Clock, names: Names) -> None:
+    """Keep this true: the owner's file holds a token that works. A new token is in the file before it counts."""
+    kept = await asyncio.to_thread(_read, path)
+    if kept and await store.principal(_digest(kept), clock.now()) is not None:
+        return
+    token = names.token()
+    try:
+        write_private(path, token + "\n")
+    except OSError as error:
+        raise RefusedToStart(f"The token file {path} cannot be written: {error.strerror}.") from None
+    await store.add_client(OWNER, _digest(token), token[:12], ALL_SCOPES, clock.now())
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _bind(settings: Settings) -> socket.socket:
+    """Take the address early, so that a port in use is told before anything is touched; nobody is let in yet."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((settings.host, settings.port))
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise RefusedToStart(
+                f"The port {settings.port} on {settings.host} is in use; choose another with --port."
+            ) from None
+        raise RefusedToStart(
+            f"The address {settings.host}:{settings.port} cannot be used: {error.strerror}."
+        ) from None
+    return bound
+
+
+def _url(bound: socket.socket) -> str:
+    host, port = bound.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _tell(settings: Settings, started: Started, announce: Callable[[Started], None]) -> None:
+    facts = msgspec.json.encode({"pid": os.getpid(), "address": started.url, "version": __version__})
+    write_private(settings.data / SERVER_FILE, facts.decode() + "\n")
+    announce(started)

@@ -1,0 +1,44 @@
+"""Every bound of the product that is not a setting. The unit stands last in each name."""
+
+# Requests (the Responses API where it sets a bound, otherwise what a local server can honour).
+BODY_MAX_BYTES = 16 * 1024 * 1024
+JSON_DEPTH_MAX = 64
+INPUT_TEXT_MAX_CHARS = 10_485_760
+INPUT_ITEMS_MAX = 10_000
+METADATA_PAIRS_MAX = 16
+METADATA_KEY_MAX_CHARS = 64
+METADATA_VALUE_MAX_CHARS = 512
+TEMPERATURE_MAX = 2.0
+TOP_P_MAX = 1.0
+OUTPUT_TOKENS_MIN = 1
+SEED_MAX = 2**63 - 1  # what an SQLite INTEGER and a signed 64-bit key hold
+MODEL_NAME_MAX_CHARS = 256
+
+# Defaults of the request that the API documents.
+TEMPERATURE_DEFAULT = 1.0
+TOP_P_DEFAULT = 1.0
+
+# The queue and the runs.
+QUEUE_LENGTH_MAX_TASKS = 1_000
+CRASHES_MAX = 3  # crashes of one task without a new committed token in between
+RETRY_AFTER_QUEUE_FULL_SECONDS = 5
+
+# Reading.
+EVENTS_PAGE_MAX = 1_000
+EVENTS_PAGE_DEFAULT = 100
+TASKS_PAGE_MAX = 100
+TASKS_PAGE_DEFAULT = 20
+FEED_PAGE_EVENTS = 256
+FEED_POLL_SECONDS = 1.0  # a lost wake-up costs at most this much
+KEEPALIVE_SECONDS = 15.0
+
+# Waiting.
+CANCEL_WAIT_SECONDS = 2.0
+STORAGE_RETRY_SECONDS = 1.0  # how often held output is offered again to a store that refused it
+EPHEMERAL_KEEP_SECONDS = 60  # how long `store: false` outlives its end
+UNATTENDED_SECONDS = 1.0  # foreground work that nobody came for stops after this
+DELETE_GRACE_SECONDS = 1  # viewers of a deleted response still get its last event
+PURGE_BATCH_TASKS = 10
+SWEEP_SECONDS = 60.0
+RECOVERY_PAGE_TASKS = 100
+DISPATCH_POLL_SECONDS = 1.0  # a lost wake-up costs at most this much

@@ -1,0 +1,197 @@
+"""The response object of the Responses API, with every key that the stricter open specification requires."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from perdure.domain.request import CreateRequest
+
+ItemStatus = Literal["in_progress", "completed", "incomplete"]
+
+
+class OutputText(msgspec.Struct, frozen=True, tag_field="type", tag="output_text"):
+    """A text part of a message."""
+
+    text: str
+    annotations: tuple[()] = ()
+    logprobs: tuple[()] = ()
+
+
+class OutputMessage(msgspec.Struct, frozen=True, tag_field="type", tag="message"):
+    """A message that the model wrote."""
+
+    id: str
+    status: ItemStatus
+    content: tuple[OutputText, ...] = ()
+    role: Literal["assistant"] = "assistant"
+
+
+class InputTokensDetails(msgspec.Struct, frozen=True):
+    """Where the input tokens came from."""
+
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+
+
+class OutputTokensDetails(msgspec.Struct, frozen=True):
+    """What the output tokens were used for."""
+
+    reasoning_tokens: int = 0
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Token counts. Output tokens are the drawn ones, the model's end mark included."""
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    input_tokens_details: InputTokensDetails = InputTokensDetails()
+    output_tokens_details: OutputTokensDetails = OutputTokensDetails()
+
+
+class ResponseError(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a response failed. `detail` is ours: the finer reason, where there is one."""
+
+    code: str
+    message: str
+    detail: str | None = None
+
+
+class IncompleteDetails(msgspec.Struct, frozen=True):
+    """Why a response is not complete."""
+
+    reason: Literal["max_output_tokens"]
+
+
+class TextFormat(msgspec.Struct, frozen=True):
+    """Plain text, the only format served at this stage."""
+
+    type: Literal["text"] = "text"
+
+
+class TextSettings(msgspec.Struct, frozen=True):
+    """The `text` field."""
+
+    format: TextFormat = TextFormat()
+
+
+class Extension(msgspec.Struct, frozen=True):
+    """What Perdure adds: nothing that was left out or done differently stays unsaid.
+
+    `ignored` names request fields that had no effect, `truncated` what was cut off the input (nothing at this stage),
+    `resume` is `exact` when a resumed text is bit for bit the undisturbed one and `approximate` otherwise,
+    `attempt` counts the starts of the text, resumes not counted.
+    """
+
+    ignored: tuple[str, ...]
+    truncated: tuple[()]
+    resume: Literal["exact", "approximate"]
+    attempt: int
+    on_restart: str
+
+
+class Response(msgspec.Struct, frozen=True):
+    """The response object."""
+
+    id: str
+    created_at: int
+    status: str
+    model: str
+    output: tuple[OutputMessage, ...]
+    error: ResponseError | None
+    incomplete_details: IncompleteDetails | None
+    completed_at: int | None
+    usage: Usage | None
+    instructions: str | None
+    metadata: dict[str, str]
+    temperature: float
+    top_p: float
+    max_output_tokens: int | None
+    background: bool
+    store: bool
+    perdure: Extension
+    object: Literal["response"] = "response"
+    parallel_tool_calls: bool = True
+    tool_choice: Literal["auto"] = "auto"
+    tools: tuple[()] = ()
+    previous_response_id: None = None
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    top_logprobs: int = 0
+    max_tool_calls: None = None
+    truncation: Literal["disabled"] = "disabled"
+    text: TextSettings = TextSettings()
+    reasoning: None = None
+    service_tier: Literal["default"] = "default"
+    safety_identifier: None = None
+    prompt_cache_key: None = None
+    seed: int | None = None
+
+
+def response_id(ident: str) -> str:
+    """The outside name of a response."""
+    return f"resp_{ident}"
+
+
+def task_id(ident: str) -> str:
+    """The outside name of the task behind it."""
+    return f"task_{ident}"
+
+
+def item_id(ident: str, output_index: int) -> str:
+    """The outside name of an output item: a function of its place, so that no restart can change it."""
+    return f"msg_{ident}_{output_index}"
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """The part of a response that changes while it is worked on."""
+
+    status: str
+    attempt: int = 1
+    exact: bool = True
+    output: tuple[OutputMessage, ...] = ()
+    usage: Usage | None = None
+    error: ResponseError | None = None
+    incomplete: IncompleteDetails | None = None
+    completed_at: int | None = None
+
+
+def render(ident: str, created_at: int, request: CreateRequest, progress: Progress) -> Response:
+    """The response object at this moment. `created_at` is in seconds since 1970."""
+    return Response(
+        id=response_id(ident),
+        created_at=created_at,
+        status=progress.status,
+        model=request.model,
+        output=progress.output,
+        error=progress.error,
+        incomplete_details=progress.incomplete,
+        completed_at=progress.completed_at,
+        usage=progress.usage,
+        instructions=request.instructions,
+        metadata=request.metadata,
+        temperature=request.temperature,
+        top_p=request.top_p,
+        max_output_tokens=request.max_output_tokens,
+        background=request.background,
+        store=request.store,
+        seed=request.seed,
+        perdure=Extension(
+            ignored=request.ignored,
+            truncated=(),
+            resume="exact" if progress.exact else "approximate",
+            attempt=progress.attempt,
+            on_restart=str(request.on_restart),
+        ),
+    )
+
+
+def usage(input_tokens: int, output_tokens: int) -> Usage:
+    """Counts for a response."""
+    return Usage(input_tokens, output_tokens, input_tokens + output_tokens)
+
+
+def texts(items: Sequence[OutputMessage]) -> str:
+    """All text of the items, joined."""
+    return "".join(part.text for item in items for part in item.content)

@@ -1,0 +1,118 @@
+"""Dispatch: a free slot takes the next task. The claim is durable before the model is touched."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from perdure.domain.errors import PerdureError
+from perdure.domain.lifecycle import Cause, Status, step
+from perdure.domain.limits import DISPATCH_POLL_SECONDS
+from perdure.engine.record import Recorder
+from perdure.engine.run import Report, Run, exhausted
+from perdure.engine.wakeups import wait_for
+from perdure.ports.storage import StaleTask, Store, TaskRecord
+
+Work = Callable[[Run], Awaitable[None]]
+
+
+class Dispatcher:
+    """Keeps the slots busy. One of it runs in a service; `boot` names the process, `slots` counts them."""
+
+    def __init__(
+        self,
+        store: Store,
+        recorder: Recorder,
+        work: Work,
+        report: Report,
+        *,
+        boot: str,
+        slots: Callable[[], int],
+        crashes_max: int,
+    ) -> None:
+        self._store = store
+        self._recorder = recorder
+        self._work = work
+        self._report = report
+        self._boot = boot
+        self._slots = slots
+        self._crashes_max = crashes_max
+        self._hint = asyncio.Event()
+        self._stopping = False
+        self._live: dict[int, tuple[Run, asyncio.Task[None]]] = {}
+
+    def wake(self) -> None:
+        """There may be something to take."""
+        self._hint.set()
+
+    def run_of(self, task_id: int) -> Run | None:
+        """The run that works on a task now."""
+        found = self._live.get(task_id)
+        return found[0] if found else None
+
+    async def serve(self) -> None:
+        """Take tasks until `stop`."""
+        while not self._stopping:
+            self._hint.clear()
+            try:
+                await self._fill()
+            except PerdureError as error:  # the store is in trouble: it says so itself, and the next poll tries again
+                self._report("dispatch", error)
+            await wait_for(self._hint, DISPATCH_POLL_SECONDS)
+
+    def stop(self) -> None:
+        """Take nothing more."""
+        self._stopping = True
+        self.wake()
+
+    async def settle(self, seconds: float) -> None:
+        """Wait for the runs under way, at most so long."""
+        if runs := [task for _, task in self._live.values()]:
+            await asyncio.wait(runs, timeout=seconds)
+
+    async def finish(self) -> None:
+        """Have the runs under way leave, and wait until they have."""
+        for run, _ in self._live.values():
+            run.leave()
+        await asyncio.gather(*(task for _, task in self._live.values()))
+
+    async def _fill(self) -> None:
+        while not self._stopping and len(self._live) < self._slots():
+            record = await self._store.next_runnable(self._boot, tuple(self._live))
+            if record is None:
+                return
+            try:
+                if record.status is not Status.QUEUED or await self._claim(record):
+                    self._start(record)
+            except StaleTask:
+                continue  # somebody cancelled it meanwhile; look again
+
+    async def _claim(self, record: TaskRecord) -> bool:
+        """Make the task ours; whether there is something to run."""
+        journal = await self._recorder.journal(record)
+        if record.crashes >= self._crashes_max:
+            await self._recorder.fail(record, journal, exhausted(record.crashes))
+            return False
+        await self._recorder.move(
+            record,
+            step(record.status, Cause.CLAIM),
+            journal.claim(),
+            boot=self._boot,
+            attempt=journal.attempt,
+            claimed_at=self._recorder.now(),
+            note="claimed",
+        )
+        return True
+
+    def _start(self, record: TaskRecord) -> None:
+        run = Run(record.id, record.ident)
+        task = asyncio.create_task(self._supervise(run), name=f"run {record.ident}")
+        self._live[record.id] = run, task
+
+    async def _supervise(self, run: Run) -> None:
+        try:
+            await self._work(run)
+        except Exception as error:  # noqa: BLE001 -- one run must not end the others; the row is still ours to take again
+            self._report(f"run {run.ident}", error)
+            await wait_for(run.leaving, DISPATCH_POLL_SECONDS)
+        finally:
+            del self._live[run.task_id]
+            self.wake()

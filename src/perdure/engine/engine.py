@@ -1,0 +1,215 @@
+"""The engine put together: the verbs, the two loops, and the order in which they start and stop."""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from perdure.domain.errors import InvalidRequest, PerdureError, Unauthenticated, Unavailable
+from perdure.domain.events import Event
+from perdure.domain.lifecycle import TERMINAL, Status
+from perdure.domain.limits import CANCEL_WAIT_SECONDS, FEED_POLL_SECONDS
+from perdure.domain.model import ModelCard
+from perdure.domain.principal import Principal
+from perdure.domain.request import CreateRequest
+from perdure.engine.attendance import Attendance
+from perdure.engine.cancel import Cancel
+from perdure.engine.dispatch import Dispatcher
+from perdure.engine.feed import Feed
+from perdure.engine.read import Read
+from perdure.engine.record import Recorder
+from perdure.engine.recover import Recover
+from perdure.engine.remove import Remove
+from perdure.engine.retain import Retain
+from perdure.engine.run import Report, Runner
+from perdure.engine.service import Health, Page, Task
+from perdure.engine.submit import Submit
+from perdure.engine.wakeups import Wakeups, wait_for
+from perdure.ports.ambient import Clock, Names
+from perdure.ports.runtime import Runtime, Statistics
+from perdure.ports.storage import Store
+
+
+class Engine:
+    """The one implementation of `Service`. `boot` names this process; `report` is where faults are told."""
+
+    def __init__(
+        self,
+        store: Store,
+        runtime: Runtime,
+        clock: Clock,
+        names: Names,
+        report: Report,
+        *,
+        boot: str,
+        queue_max: int,
+        crashes_max: int,
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._clock = clock
+        self._report = report
+        self._boot = boot
+        self._ready = False
+        self._draining = asyncio.Event()
+        self._closed = asyncio.Event()
+        self._loops: list[asyncio.Task[None]] = []
+        self._errands: set[asyncio.Task[None]] = set()
+        self._wakeups = Wakeups()
+        self._attendance = Attendance(self._abandoned)
+        recorder = Recorder(store, clock, self._wakeups)
+        runner = Runner(store, runtime, recorder, report, boot=boot, crashes_max=crashes_max)
+        self._dispatcher = Dispatcher(
+            store, recorder, runner, report, boot=boot, slots=lambda: runtime.slots, crashes_max=crashes_max
+        )
+        self._submit = Submit(store, runtime, clock, names, queue_max)
+        self._feed = Feed(store, self._wakeups, clock)
+        self._cancel = Cancel(store, recorder, self._dispatcher.run_of)
+        self._remove = Remove(store, recorder, self._cancel)
+        self._retain = Retain(store, clock, report)
+        self._read = Read(store, recorder, clock)
+        self._recover = Recover(store, runtime, recorder, report, boot=boot)
+
+    # Start and stop.
+
+    async def start(self) -> int:
+        """Settle what the last process left, then begin to work; returns how many tasks were left over."""
+        await self._store.boot(self._boot, self._clock.now())
+        left = await self._recover()
+        self._loops = [
+            asyncio.create_task(self._dispatcher.serve(), name="dispatch"),
+            asyncio.create_task(self._retain.serve(), name="retain"),
+        ]
+        self._ready = True
+        return left
+
+    def drain(self) -> None:
+        """Take no new work and let the viewers go; those who wait for foreground work may wait on."""
+        self._draining.set()
+        self._dispatcher.stop()
+        self._retain.stop()
+        self._wakeups.notify_all()
+
+    async def settle(self, seconds: float) -> None:
+        """Let the work under way end, at most so long."""
+        await self._dispatcher.settle(seconds)
+
+    async def finish(self) -> None:
+        """Leave what is still under way to its policy; returns when every loop and run has ended."""
+        await self._dispatcher.finish()
+        self._closed.set()
+        self._wakeups.notify_all()
+        await asyncio.gather(*self._loops, *self._errands)
+
+    def health(self) -> Health:
+        """Whether work can be taken."""
+        if self._draining.is_set():
+            return Health(False, "The service is stopping.")
+        if not self._ready:
+            return Health(False, "The service is starting.")
+        fault = self._runtime.fault()
+        return Health(fault is None, fault)
+
+    # Verbs.
+
+    async def authenticate(self, token: str) -> Principal:
+        """The client of a token."""
+        principal = await self._store.principal(hashlib.sha256(token.encode()).digest(), self._clock.now())
+        if principal is None:
+            raise Unauthenticated("This token is not known here. The owner's is in the file owner.token.")
+        return principal
+
+    async def submit(self, principal: Principal, request: CreateRequest, received: bytes) -> str:
+        """Accept a request."""
+        if self._draining.is_set():
+            raise Unavailable("The service is stopping; send the request again in a moment.")
+        card, prompt = await self._submit.check(request)
+        ident = self._submit.name()
+        try:
+            await self._submit.keep(ident, principal, request, received, card, prompt)
+        finally:  # also when the caller left during the write: it may have been kept, and nobody will come for it
+            if not request.background:
+                self._attendance.expect(ident)
+            self._dispatcher.wake()
+        return ident
+
+    async def response(self, principal: Principal, ident: str) -> bytes:
+        """The response object as JSON."""
+        return await self._read.response(await self._read.record(principal, ident))
+
+    async def cancel(self, principal: Principal, ident: str, *, background_only: bool) -> None:
+        """Ask for the end, and wait a moment for it."""
+        record = await self._read.record(principal, ident)
+        if background_only and not record.background:
+            raise InvalidRequest(
+                "Only a background response can be cancelled; a foreground one stops when its caller disconnects.",
+                code="not_background",
+            )
+        await self._cancel(ident)
+        await self._until_ended(ident)
+
+    async def delete(self, principal: Principal, ident: str) -> None:
+        """Remove a response."""
+        await self._remove(await self._read.record(principal, ident))
+        self._retain.wake()
+
+    @asynccontextmanager
+    async def follow(
+        self, principal: Principal, ident: str, after: int
+    ) -> AsyncGenerator[AsyncIterator[Event | None]]:
+        """Attend a response."""
+        with self._attendance.attend(ident):
+            record = await self._read.record(principal, ident)
+            stop = self._draining if record.background else self._closed
+            yield self._feed.follow(record, after, stop)
+
+    async def task(self, principal: Principal, ident: str) -> Task:
+        """A task."""
+        return await self._read.task_with_history(await self._read.record(principal, ident))
+
+    async def tasks(
+        self, principal: Principal, *, status: Status | None, limit: int, after: str | None, ascending: bool
+    ) -> Page:
+        """A page of the client's own tasks."""
+        return await self._read.tasks(principal, status=status, limit=limit, after=after, ascending=ascending)
+
+    async def events(
+        self, principal: Principal, ident: str, after: int, limit: int
+    ) -> tuple[Sequence[Event], int, bool]:
+        """A page of the log."""
+        return await self._read.events(await self._read.record(principal, ident), after, limit)
+
+    async def models(self) -> Sequence[ModelCard]:
+        """Models that can be asked."""
+        return await self._runtime.models()
+
+    def statistics(self) -> Sequence[Statistics]:
+        """Counters of the runtime."""
+        return self._runtime.statistics()
+
+    # How.
+
+    async def _until_ended(self, ident: str) -> None:
+        deadline = self._clock.monotonic() + CANCEL_WAIT_SECONDS
+        with self._wakeups.listen(ident) as hint:
+            while (left := deadline - self._clock.monotonic()) > 0:
+                hint.clear()
+                record = await self._store.task(ident)
+                if record is None or record.status in TERMINAL:
+                    return
+                await wait_for(hint, min(left, FEED_POLL_SECONDS))
+
+    def _abandoned(self, ident: str) -> None:
+        """Nobody attends a response any more. A stopping service is not a caller who has left."""
+        if not self._draining.is_set():
+            errand = asyncio.create_task(self._stop_unattended(ident), name=f"abandoned {ident}")
+            self._errands.add(errand)
+            errand.add_done_callback(self._errands.discard)
+
+    async def _stop_unattended(self, ident: str) -> None:
+        try:
+            record = await self._store.task(ident)
+            if record is not None and not record.background and record.status not in TERMINAL:
+                await self._cancel(ident)
+        except PerdureError as error:
+            self._report(f"stop of unattended {ident}", error)

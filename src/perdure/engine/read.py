@@ -1,0 +1,82 @@
+"""Read: what is kept, for those who may see it. Foreign and unknown names are the same to a reader."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from perdure.domain.errors import NotFound
+from perdure.domain.events import Event
+from perdure.domain.lifecycle import TERMINAL, Status, shown
+from perdure.domain.principal import Principal
+from perdure.domain.response import ResponseError, response_id, task_id
+from perdure.engine.record import MICROSECONDS, Recorder
+from perdure.engine.service import Page, Step, Task, TaskError
+from perdure.ports.ambient import Clock
+from perdure.ports.storage import Store, TaskRecord
+
+
+class Read:
+    """Answers readers."""
+
+    def __init__(self, store: Store, recorder: Recorder, clock: Clock) -> None:
+        self._store = store
+        self._recorder = recorder
+        self._clock = clock
+
+    async def record(self, principal: Principal, ident: str) -> TaskRecord:
+        """The task, if this client may see it. Raises `NotFound`."""
+        record = await self._store.task(ident)
+        if record is None or record.client_id != principal.client_id or record.hidden or self._over(record):
+            raise NotFound("There is nothing of this id that this token may see.")
+        return record
+
+    async def response(self, record: TaskRecord) -> bytes:
+        """The response object as JSON; of a finished response, the very bytes of its last event."""
+        if record.status in TERMINAL:
+            kept = await self._store.snapshot(record.id)
+            if kept is not None:
+                return kept
+        journal = await self._recorder.journal(record)
+        return msgspec.json.encode(journal.response(shown(record.status)))
+
+    async def task(self, record: TaskRecord) -> Task:
+        """The task as the native API shows it."""
+        error = msgspec.json.decode(record.error, type=ResponseError) if record.error else None
+        queued = record.status is Status.QUEUED
+        return Task(
+            id=task_id(record.ident),
+            response_id=response_id(record.ident),
+            status=str(record.status),
+            on_restart=str(record.on_restart),
+            attempt=max(1, record.attempt),
+            queue_position=await self._store.queue_position(record.id) if queued else None,
+            created_at=record.created_at // MICROSECONDS,
+            background=record.background,
+            model=record.model,
+            error=TaskError(error.code, error.message, error.detail) if error else None,
+        )
+
+    async def task_with_history(self, record: TaskRecord) -> Task:
+        """The task with what has become of it so far."""
+        steps = await self._store.attempts(record.id)
+        history = tuple(Step(each.at // MICROSECONDS, each.attempt, str(each.status), each.note) for each in steps)
+        return msgspec.structs.replace(await self.task(record), history=history)
+
+    async def tasks(
+        self, principal: Principal, *, status: Status | None, limit: int, after: str | None, ascending: bool
+    ) -> Page:
+        """A page of the client's own tasks."""
+        found = await self._store.tasks(
+            principal.client_id, status=status, limit=limit + 1, after=after, ascending=ascending
+        )
+        return Page(tuple([await self.task(record) for record in found[:limit]]), len(found) > limit)
+
+    async def events(self, record: TaskRecord, after: int, limit: int) -> tuple[Sequence[Event], int, bool]:
+        """A page of the log, the number of its last event, and whether there are more."""
+        found = await self._store.events(record.id, after, limit)
+        last = max(record.next_seq - 1, found[-1].seq if found else -1)  # the log may have grown in between
+        return found, last, bool(found) and found[-1].seq < last
+
+    def _over(self, record: TaskRecord) -> bool:
+        ended = record.status in TERMINAL
+        return ended and record.purge_at is not None and record.purge_at <= self._clock.now()

@@ -1,0 +1,203 @@
+"""Run: work on one claimed task until it has ended.
+
+The row says what is to be done; each pass reads it, makes one step, and reads it again. So a cancel, a crash of the
+model's process or a write that turned out to have been kept after all need no case of their own: the next pass sees
+what is true.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from perdure.domain.errors import ModelUnavailable, StorageFailed, StorageFull
+from perdure.domain.journal import Journal
+from perdure.domain.lifecycle import OWNED, Cause, Status, step
+from perdure.domain.limits import STORAGE_RETRY_SECONDS
+from perdure.domain.response import ResponseError
+from perdure.engine.record import Recorder
+from perdure.engine.wakeups import wait_for
+from perdure.ports.runtime import End, Job, JobFailed, Piece, Runtime, RuntimeCrashed
+from perdure.ports.storage import StaleTask, Store, TaskRecord
+
+T = TypeVar("T")
+Report = Callable[[str, BaseException], None]
+"""Where faults are told: what was being done, and what came of it."""
+
+
+class Run:
+    """A task under way in this process."""
+
+    def __init__(self, task_id: int, ident: str) -> None:
+        self.task_id = task_id
+        self.ident = ident
+        self.hint = asyncio.Event()
+        self.leaving = asyncio.Event()
+
+    def poke(self) -> None:
+        """The row has changed."""
+        self.hint.set()
+
+    def leave(self) -> None:
+        """The service ends; the task stays to its restart policy."""
+        self.leaving.set()
+        self.hint.set()
+
+
+async def unless(hint: asyncio.Event, wanted: Coroutine[Any, Any, T]) -> T | None:
+    """The result of `wanted`, or None when the hint came first; what was wanted is then given up."""
+    work, nudge = asyncio.ensure_future(wanted), asyncio.ensure_future(hint.wait())
+    try:
+        await asyncio.wait((work, nudge), return_when=asyncio.FIRST_COMPLETED)
+        return await work if work.done() else None
+    finally:
+        for each in (work, nudge):
+            each.cancel()
+        await asyncio.gather(work, nudge, return_exceptions=True)
+
+
+class Fingerprint(msgspec.Struct, frozen=True):
+    """What a text was drawn with. The same again draws the same text."""
+
+    model_digest: str
+    runtime: str
+
+
+def exhausted(crashes: int) -> ResponseError:
+    """The end of a task that brings its process down again and again."""
+    return ResponseError(
+        "attempts_exhausted", f"The work was started {crashes} times and crashed each time without getting further."
+    )
+
+
+class Runner:
+    """Works on runs. `boot` names the process; only rows that it answers for are touched."""
+
+    def __init__(
+        self, store: Store, runtime: Runtime, recorder: Recorder, report: Report, *, boot: str, crashes_max: int
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._recorder = recorder
+        self._report = report
+        self._boot = boot
+        self._crashes_max = crashes_max
+
+    async def __call__(self, run: Run) -> None:
+        """Work until the task has ended, or the run was asked to leave."""
+        while (record := await self._store.task(run.ident)) and record.status in OWNED and record.boot == self._boot:
+            if run.leaving.is_set():
+                await self._release(record)
+                return
+            run.hint.clear()
+            try:
+                await self._pass(run, record)
+            except StaleTask:
+                continue  # the row has moved on: read it again
+            except (StorageFull, StorageFailed) as error:
+                self._report(f"run {run.ident}", error)
+                await wait_for(run.leaving, STORAGE_RETRY_SECONDS)
+
+    async def _pass(self, run: Run, record: TaskRecord) -> None:
+        if record.status is Status.CANCELLING:
+            await self._recorder.close_cancelled(record, await self._recorder.journal(record))
+            return
+        if record.crashes >= self._crashes_max:
+            await self._recorder.fail(record, await self._recorder.journal(record), exhausted(record.crashes))
+            return
+        try:
+            await unless(run.hint, self._runtime.load(record.model))
+            if not run.hint.is_set():
+                await (self._begin(record) if record.status is Status.LOADING else self._draw(run, record))
+        except ModelUnavailable as error:
+            await self._fail(record, ResponseError(error.error_code, error.message))
+        except JobFailed as error:
+            await self._fail(record, ResponseError("generation_failed", str(error)))
+        except RuntimeCrashed:
+            await self._crashed(record.ident, "the model's process ended")
+        except (StaleTask, StorageFull, StorageFailed):
+            raise
+        except Exception as error:  # noqa: BLE001 -- a fault of ours is bounded like one of the model's process
+            self._report(f"run {run.ident}", error)
+            await self._crashed(record.ident, f"internal error: {type(error).__name__}")
+
+    async def _begin(self, record: TaskRecord) -> None:
+        card = await self._runtime.card(record.model)
+        if card is None:
+            raise ModelUnavailable(f"The model {record.model} is not here any more.")
+        await self._recorder.move(
+            record,
+            step(record.status, Cause.LOADED),
+            tokens_mark=record.tokens_kept,
+            fingerprint=msgspec.json.encode(Fingerprint(card.digest, card.fingerprint)).decode(),
+            exact=card.exact,
+            note="started",
+        )
+
+    async def _draw(self, run: Run, record: TaskRecord) -> None:
+        """Draw from where the log ends, until the text ends or something else is to be done."""
+        journal = await self._recorder.journal(record)
+        generation = await self._runtime.generate(await self._job(record, journal))
+        try:
+            while pieces := await unless(run.hint, generation.take()):
+                record = await self._keep(run, record, journal, pieces)
+                if pieces[-1].end:
+                    return
+        finally:
+            await generation.stop()
+
+    async def _job(self, record: TaskRecord, journal: Journal) -> Job:
+        card = await self._runtime.card(record.model)
+        if card is None:
+            raise ModelUnavailable(f"The model {record.model} is not here any more.")
+        prompt = await self._store.prompt(record.id)
+        room = card.context_length - len(prompt)
+        wanted = journal.request.max_output_tokens
+        return Job(
+            ident=record.ident,
+            model=record.model,
+            prompt=prompt,
+            done=tuple(journal.tokens),
+            sampling=journal.request.sampling,
+            tokens_max=room if wanted is None else min(room, wanted),
+        )
+
+    async def _keep(self, run: Run, record: TaskRecord, journal: Journal, pieces: Sequence[Piece]) -> TaskRecord:
+        """All that was drawn while the last write was under way, in one transaction, with the end if it came."""
+        tokens = [token for piece in pieces for token in piece.tokens]
+        events = journal.write("".join(piece.text for piece in pieces), tokens)
+        status, more = record.status, dict[str, Any](tokens_kept=len(journal.tokens))
+        end = pieces[-1].end
+        if end is End.STOP:
+            status, more["note"] = step(status, Cause.FINISH), "completed"
+            events += journal.finish(self._recorder.seconds())
+        elif end is End.LENGTH:
+            status, more["note"] = step(status, Cause.CUT), "cut at the limit of tokens"
+            events += journal.cut()
+        if not events:
+            return record
+        return await self._recorder.move_when_possible(record, status, events, run.leaving, **more)
+
+    async def _fail(self, stale: TaskRecord, error: ResponseError) -> None:
+        """Fail the task from where it stands now: what was drawn before the fault has moved it on."""
+        record = await self._store.task(stale.ident)
+        if record is not None and record.status in (Status.LOADING, Status.RUNNING):
+            await self._recorder.fail(record, await self._recorder.journal(record), error)
+
+    async def _crashed(self, ident: str, why: str) -> None:
+        """Note a crash under the task; the next pass goes on by the kept tokens, as often as the bound allows."""
+        record = await self._store.task(ident)
+        if record is not None and record.status in OWNED:
+            progress = record.tokens_kept > record.tokens_mark
+            await self._recorder.move(
+                record,
+                record.status,
+                crashes=0 if progress else record.crashes + 1,
+                tokens_mark=record.tokens_kept,
+                note=why,
+            )
+
+    async def _release(self, record: TaskRecord) -> None:
+        """Nobody answers for the task any more, and nothing crashed."""
+        await self._recorder.move(record, record.status, boot=None, note="left at the stop of the service")

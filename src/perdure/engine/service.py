@@ -1,0 +1,134 @@
+"""Everything that the service can do, in one place for the rooms above: the engine's verbs behind one object."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from perdure.domain.events import Event
+from perdure.domain.lifecycle import Status
+from perdure.domain.model import ModelCard
+from perdure.domain.principal import Principal
+from perdure.domain.request import CreateRequest
+from perdure.ports.runtime import Statistics
+
+
+class TaskError(msgspec.Struct, frozen=True):
+    """Why a task failed."""
+
+    code: str
+    message: str
+    detail: str | None = None
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A line of a task's history. `at` is in seconds since 1970."""
+
+    at: int
+    attempt: int
+    status: str
+    note: str
+
+
+class Task(msgspec.Struct, frozen=True):
+    """A task as the native API shows it. Lists leave the history out."""
+
+    id: str
+    response_id: str | None
+    status: str
+    on_restart: str
+    attempt: int
+    queue_position: int | None
+    created_at: int
+    background: bool
+    model: str
+    error: TaskError | None
+    history: tuple[Step, ...] | UnsetType = UNSET
+    kind: str = "response"
+    object: str = "task"
+
+
+class Health(msgspec.Struct, frozen=True):
+    """Whether the service can take work; `reason` says why not."""
+
+    ready: bool
+    reason: str | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A page of tasks."""
+
+    data: tuple[Task, ...]
+    has_more: bool
+
+
+class Service(Protocol):
+    """The verbs. Unknown and foreign names raise `NotFound` alike; scopes are the caller's business."""
+
+    async def authenticate(self, token: str) -> Principal:
+        """The client of a token. Raises `Unauthenticated`."""
+        ...
+
+    async def submit(self, principal: Principal, request: CreateRequest, received: bytes) -> str:
+        """Accept a request; returns its ident once it is durable. `received` is the JSON of its `input` field.
+
+        Raises `NotFound` (code `model_not_found`), `InvalidRequest` (code `context_length_exceeded` among others),
+        `QueueFull`, `ModelUnavailable`, `StorageFull`, `StorageFailed`, `Unavailable` while the service drains.
+        """
+        ...
+
+    async def response(self, principal: Principal, ident: str) -> bytes:
+        """The response object as JSON."""
+        ...
+
+    async def cancel(self, principal: Principal, ident: str, *, background_only: bool) -> None:
+        """Ask for the end and wait up to `CANCEL_WAIT_SECONDS` for it. A finished task stays as it is.
+
+        Raises `InvalidRequest` for a foreground response when `background_only`.
+        """
+        ...
+
+    async def delete(self, principal: Principal, ident: str) -> None:
+        """Cancel what is unfinished, hide the response from every reader, and remove it."""
+        ...
+
+    def follow(
+        self, principal: Principal, ident: str, after: int
+    ) -> AbstractAsyncContextManager[AsyncIterator[Event | None]]:
+        """The events with numbers above `after`, then new ones as they become durable, up to the terminal event.
+
+        Yields None after each `KEEPALIVE_SECONDS` of silence. The iterator ends early, without a terminal event,
+        when the service drains. Entering raises `NotFound`. Being inside counts as attending: foreground work stops
+        when its last attendant has left.
+        """
+        ...
+
+    async def task(self, principal: Principal, ident: str) -> Task:
+        """A task."""
+        ...
+
+    async def tasks(
+        self, principal: Principal, *, status: Status | None, limit: int, after: str | None, ascending: bool
+    ) -> Page:
+        """A page of the client's own tasks. `after` is an ident."""
+        ...
+
+    async def events(
+        self, principal: Principal, ident: str, after: int, limit: int
+    ) -> tuple[Sequence[Event], int, bool]:
+        """A page of events, the number of the last event of the log, and whether there are more now."""
+        ...
+
+    async def models(self) -> Sequence[ModelCard]:
+        """Models that can be asked."""
+        ...
+
+    def health(self) -> Health:
+        """Whether work can be taken."""
+        ...
+
+    def statistics(self) -> Sequence[Statistics]:
+        """Counters of the runtime."""
+        ...

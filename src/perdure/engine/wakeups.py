@@ -1,0 +1,45 @@
+"""Wake-ups: hints that rows have changed. Never data: losing one costs latency, since readers poll, and no more."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Generator
+from contextlib import contextmanager
+
+
+class Wakeups:
+    """Who waits for news of which task."""
+
+    def __init__(self) -> None:
+        self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+
+    @contextmanager
+    def listen(self, ident: str) -> Generator[asyncio.Event]:
+        """An event that is set at each news of `ident`; the listener clears it before it reads."""
+        hint = asyncio.Event()
+        self._waiting[ident].add(hint)
+        try:
+            yield hint
+        finally:
+            self._waiting[ident].discard(hint)
+            if not self._waiting[ident]:
+                del self._waiting[ident]
+
+    def notify(self, ident: str) -> None:
+        """There is news of `ident`."""
+        for hint in self._waiting.get(ident, ()):
+            hint.set()
+
+    def notify_all(self) -> None:
+        """There is news for everybody."""
+        for ident in tuple(self._waiting):
+            self.notify(ident)
+
+
+async def wait_for(hint: asyncio.Event, seconds: float) -> bool:
+    """Wait for a hint, at most so long; whether it came."""
+    try:
+        async with asyncio.timeout(seconds):
+            await hint.wait()
+    except TimeoutError:
+        return False
+    return True

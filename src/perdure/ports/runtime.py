@@ -1,0 +1,133 @@
+"""The door to where models run.
+
+The runtime draws tokens; it stores nothing and knows nothing of tasks. What a caller has been given and has not
+committed may be drawn again: the same job always draws the same tokens (when the card says `exact`).
+"""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from perdure.domain.model import Message, ModelCard, Sampling
+
+
+class End(StrEnum):
+    """Why a generation ended by itself."""
+
+    STOP = "stop"  # the model closed its turn
+    LENGTH = "length"  # `tokens_max` were drawn
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """Newly drawn tokens and the text they stand for.
+
+    A piece ends where a character ends, so texts can be joined in any grouping. Tokens that show no text (the first
+    bytes of a character, the model's end mark) come with the next piece that ends one, or with the last piece, whose
+    `end` is set. Only there may an unfinished character be replaced, once, by U+FFFD.
+    """
+
+    text: str
+    tokens: tuple[int, ...]
+    end: End | None = None
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One text to draw.
+
+    `prompt` are the token ids to read; `done` the token ids drawn before, in order, always up to the end of a piece:
+    the generation goes on after them and gives only what comes next. `tokens_max` bounds `done` and new tokens
+    together, the model's end mark counted.
+    """
+
+    ident: str
+    model: str
+    prompt: tuple[int, ...]
+    done: tuple[int, ...]
+    sampling: Sampling
+    tokens_max: int
+
+
+class RuntimeCrashed(Exception):
+    """The process that drew tokens is gone, or spoke nonsense. The job can be started again from what was kept."""
+
+
+class JobFailed(Exception):
+    """The runtime refuses this job for good (numbers that are not numbers, an impossible token); says why."""
+
+
+class Statistics(msgspec.Struct, frozen=True):
+    """Counters of one model since its process started; `starts` counts processes since the service started."""
+
+    model: str
+    loaded: bool
+    starts: int
+    tokens_drawn: int
+    tokens_read: int
+    slots: int
+    slots_used: int
+
+
+class Generation(Protocol):
+    """A job under way, which holds a slot until it has ended, failed or been stopped."""
+
+    async def take(self) -> Sequence[Piece]:
+        """Everything drawn since the last call, at least one piece; waits for it.
+
+        Never called again after a piece with `end`. Raises `RuntimeCrashed` or `JobFailed`, after every piece drawn
+        before has been taken. Cancelling the waiting loses no piece.
+        """
+        ...
+
+    async def stop(self) -> None:
+        """Stop drawing and free the slot; returns when it is free (or its process gone). May be repeated."""
+        ...
+
+
+class Runtime(Protocol):
+    """The models of this service and the processes that run them."""
+
+    @property
+    def slots(self) -> int:
+        """How many generations may be under way at once."""
+        ...
+
+    def fault(self) -> str | None:
+        """Why no model can be asked at the moment, in one sentence; `None` when all is well. For `/readyz`."""
+        ...
+
+    async def models(self) -> Sequence[ModelCard]:
+        """Every model that can be asked, by name; empty while `fault` says why. Waits for a start under way."""
+        ...
+
+    async def card(self, name: str) -> ModelCard | None:
+        """The model of exactly that name, or `None`. Raises `ModelUnavailable` when it exists and cannot be used."""
+        ...
+
+    async def encode(self, model: str, messages: Sequence[Message]) -> tuple[int, ...]:
+        """The token ids of the conversation through the model's own chat template, up to where the answer starts.
+
+        Raises `InvalidRequest` (param `input`) where the template refuses the messages, `ModelUnavailable` where
+        there is no such process.
+        """
+        ...
+
+    async def load(self, model: str) -> None:
+        """Return when the model can draw. Raises `ModelUnavailable` with the reason."""
+        ...
+
+    async def generate(self, job: Job) -> Generation:
+        """Start drawing. The model has been loaded; more than `slots` at once is a mistake of the caller.
+
+        Raises `RuntimeCrashed` when the process has gone since `load`.
+        """
+        ...
+
+    def statistics(self) -> Sequence[Statistics]:
+        """Counters, one entry a model. Never waits."""
+        ...
+
+    async def close(self) -> None:
+        """End every process that was started and return when they are gone. May be repeated."""
+        ...

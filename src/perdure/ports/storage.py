@@ -1,0 +1,226 @@
+"""The door to where work is kept.
+
+What every store promises, whichever database is behind it:
+
+* A call that writes returns after the change would survive a power cut, and not before. When it raises, nothing of it
+  was kept.
+* Events and status change together or not at all (P4). The status moves by compare-and-set, so of two who want to
+  move a task one meets `StaleTask` and nothing of his was kept.
+* A caller who is cancelled while he waits neither undoes his own write nor anybody else's.
+* `StorageFull` and `StorageFailed` end with the disk's trouble: the store needs no restart, and reads go on.
+
+Times are integers, microseconds since 1970. `ident` is the outside name of a response and its task without prefix.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from perdure.domain.events import Event
+from perdure.domain.lifecycle import Status
+from perdure.domain.model import ModelCard
+from perdure.domain.principal import Principal, Scope
+from perdure.domain.recovery import OnRestart
+
+
+class NewTask(msgspec.Struct, frozen=True):
+    """A response and its task, about to be accepted.
+
+    `request` is the JSON of the validated request, `received` the JSON of its input as it came, `prompt` the token
+    ids to read. `events` start at number 0.
+    """
+
+    ident: str
+    client_id: int
+    model: str
+    on_restart: OnRestart
+    background: bool
+    stored: bool
+    exact: bool
+    created_at: int
+    request: bytes
+    received: bytes
+    prompt: tuple[int, ...]
+    events: tuple[Event, ...]
+
+
+class TaskRecord(msgspec.Struct, frozen=True):
+    """A task as it is kept.
+
+    `id` orders tasks by their submit. `next_seq` is the number that the next event gets. `boot` names the process
+    that answers for the task, None when nobody does. `attempt` counts starts of the text (0: none yet), `crashes`
+    the starts since the last committed token that ended in a crash; `tokens_kept` are the committed tokens of the
+    current attempt and `tokens_mark` how many there were at its last start. `fingerprint` is the runtime's, of the
+    first start of this attempt. `purge_at` is when the rows may go, `hidden` whether readers still find them.
+    """
+
+    id: int
+    ident: str
+    client_id: int
+    kind: str
+    model: str
+    status: Status
+    on_restart: OnRestart
+    background: bool
+    stored: bool
+    exact: bool
+    attempt: int
+    crashes: int
+    next_seq: int
+    tokens_kept: int
+    tokens_mark: int
+    prompt_tokens: int
+    created_at: int
+    claimed_at: int | None
+    finished_at: int | None
+    boot: str | None
+    fingerprint: str | None
+    error: str | None
+    purge_at: int | None
+    hidden: bool
+    request: bytes
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One step of one task: its new events and its new status.
+
+    It is made only if the task is in one of `from_status` and its next event number is `from_seq`. Fields left UNSET
+    stay as they are. `note` is kept with the attempt that the change belongs to (why it began or ended), for people.
+    """
+
+    task_id: int
+    from_status: frozenset[Status]
+    from_seq: int
+    status: Status
+    at: int
+    events: tuple[Event, ...] = ()
+    boot: str | UnsetType | None = UNSET
+    attempt: int | UnsetType = UNSET
+    crashes: int | UnsetType = UNSET
+    tokens_kept: int | UnsetType = UNSET
+    tokens_mark: int | UnsetType = UNSET
+    claimed_at: int | UnsetType = UNSET
+    finished_at: int | UnsetType = UNSET
+    fingerprint: str | UnsetType | None = UNSET
+    exact: bool | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+    purge_at: int | UnsetType | None = UNSET
+    hidden: bool | UnsetType = UNSET
+    note: str | UnsetType = UNSET
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """A line of a task's history: when something began or ended it, and why."""
+
+    at: int
+    attempt: int
+    status: Status
+    note: str
+
+
+class StaleTask(Exception):
+    """The task has moved on, or is gone: read it again and decide again. Nothing was written."""
+
+
+class Store(Protocol):
+    """Everything that is kept."""
+
+    # Tasks.
+
+    async def submit(self, new: NewTask, queue_max: int) -> None:
+        """Keep a new task, queued, with its events, in one transaction.
+
+        Raises `QueueFull` when `queue_max` tasks are queued already.
+        """
+        ...
+
+    async def apply(self, change: Change) -> None:
+        """Make one step. Raises `StaleTask`."""
+        ...
+
+    async def purge(self, task_id: int) -> None:
+        """Remove a task in a terminal state with everything that hangs on it; a task that is not, or is gone, stays
+        as it is. Nothing of its text is left in the database file."""
+        ...
+
+    async def task(self, ident: str) -> TaskRecord | None:
+        """The task of that name, hidden or not."""
+        ...
+
+    async def unfinished(self, after_id: int, limit: int) -> Sequence[TaskRecord]:
+        """Tasks in no terminal state, by id, for the start-up scan."""
+        ...
+
+    async def next_runnable(self, boot: str, live: Collection[int]) -> TaskRecord | None:
+        """What a free slot should take: first what `boot` answers for (loading, running, cancelling) and is not
+        `live`, the oldest first; then the queue, foreground before background, each by id."""
+        ...
+
+    async def queue_position(self, task_id: int) -> int | None:
+        """How many queued tasks come before this one in the order of `next_runnable`; None when it is not queued."""
+        ...
+
+    async def tasks(
+        self, client_id: int, *, status: Status | None, limit: int, after: str | None, ascending: bool
+    ) -> Sequence[TaskRecord]:
+        """A page of a client's own tasks, hidden ones left out, by id. `after` is the ident before the page; one that
+        is not the client's raises `NotFound` (param `after`). A page carries no `request` (it is left empty): a
+        hundred of them could be gigabytes."""
+        ...
+
+    async def purgeable(self, now: int, limit: int) -> Sequence[TaskRecord]:
+        """Tasks in a terminal state whose `purge_at` is not after `now`, the earliest first, `request` left empty."""
+        ...
+
+    async def next_purge_at(self) -> int | None:
+        """The earliest `purge_at` of a task in a terminal state."""
+        ...
+
+    async def attempts(self, task_id: int) -> Sequence[Attempt]:
+        """The history of a task, in order."""
+        ...
+
+    # What hangs on a task.
+
+    async def events(self, task_id: int, after: int, limit: int) -> Sequence[Event]:
+        """Events with numbers above `after`, in order, at most `limit`."""
+        ...
+
+    async def snapshot(self, task_id: int) -> bytes | None:
+        """The response object of the last lifecycle event, as rendered."""
+        ...
+
+    async def prompt(self, task_id: int) -> tuple[int, ...]:
+        """The token ids to read."""
+        ...
+
+    # Clients, models, the service itself.
+
+    async def add_client(
+        self, name: str, token_hash: bytes, token_prefix: str, scopes: frozenset[Scope], at: int
+    ) -> int:
+        """Keep a client; returns its id. `token_hash` is the SHA-256 of the token. A name in use gets the new token
+        and scopes (the old token ends to work)."""
+        ...
+
+    async def principal(self, token_hash: bytes, now: int) -> Principal | None:
+        """The client of a token that is neither revoked nor, at `now`, expired."""
+        ...
+
+    async def client_named(self, name: str) -> int | None:
+        """The id of a client, or None."""
+        ...
+
+    async def keep_model(self, card: ModelCard, path: str) -> None:
+        """Keep what is known of a model; the file itself stays outside. Unchanged facts write nothing."""
+        ...
+
+    async def boot(self, boot_id: str, at: int) -> str:
+        """Note that a process began to serve; returns the lasting id of this service (made at the first boot)."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was handed over, then close; the last connection to close is the writing one."""
+        ...

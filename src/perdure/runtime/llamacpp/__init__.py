@@ -1,0 +1,1 @@
+"""llama.cpp, each model in a child process of its own."""

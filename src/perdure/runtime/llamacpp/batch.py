@@ -1,0 +1,210 @@
+"""Continuous batching: many texts share each decode call, and come and go between two calls.
+
+Reading and drawing are the same thing here. A text has tokens that the model has not read yet: at first its prompt
+and what was drawn before, afterwards the one token drawn last. Each call reads some of them for every text; where a
+text has nothing left to read, the next token is drawn.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from perdure.domain.model import Sampling
+from perdure.ports.runtime import End
+from perdure.runtime.llamacpp.context import Row
+from perdure.runtime.llamacpp.exactness import ROWS_MAX
+from perdure.runtime.llamacpp.sampling import NotNumbers, draw
+from perdure.runtime.llamacpp.text import Pieces, Run
+from perdure.runtime.llamacpp.wire import Draw, Drawn, Failed, Step
+
+
+class Vocabulary(Protocol):
+    """What is asked of a model's vocabulary."""
+
+    tokens: int
+
+    def ends(self, token: int) -> bool: ...
+    def bytes_of(self, token: int) -> bytes: ...
+
+
+class Decoder(Protocol):
+    """What is asked of a model's working memory."""
+
+    def decode(self, rows: Sequence[Row]) -> None: ...
+    def logits(self, index: int) -> NDArray[np.float32]: ...
+    def clear(self, slot: int) -> None: ...
+
+
+@dataclass(slots=True)
+class _Text:
+    """One text under way. `unread[at:]` waits to be read, at `position` of the slot and on."""
+
+    run: int
+    slot: int
+    sampling: Sampling
+    tokens_max: int
+    unread: tuple[int, ...]
+    drawn: int
+    pieces: Pieces
+    at: int = 0
+    position: int = 0
+    reading: bool = True
+
+    def rows(self, count: int) -> list[Row]:
+        """The next `count` tokens to read; logits are wanted after the last one of all."""
+        tokens = self.unread[self.at : self.at + count]
+        last = len(self.unread) - self.at - 1
+        rows = [Row(token, self.position + n, self.slot, n == last) for n, token in enumerate(tokens)]
+        self.at += len(rows)
+        self.position += len(rows)
+        return rows
+
+    @property
+    def waiting(self) -> int:
+        return len(self.unread) - self.at
+
+
+def share(wanted: Sequence[int], room: int) -> list[int]:
+    """Divide `room` rows: everybody gets one, the rest goes evenly to those who want more.
+
+    `wanted` are at least 1 each, and at most `room` many. What is left over by even division goes to the first.
+    """
+    given = [1] * len(wanted)
+    left = room - len(wanted)
+    while left > 0:
+        hungry = [n for n, want in enumerate(wanted) if given[n] < want]
+        if not hungry:
+            break
+        portion = max(1, left // len(hungry))
+        for n in hungry[:left]:
+            more = min(portion, wanted[n] - given[n], left)
+            given[n] += more
+            left -= more
+    return given
+
+
+class Batch:
+    """The texts under way in one engine."""
+
+    def __init__(self, decoder: Decoder, vocabulary: Vocabulary, *, slots: int, window: int) -> None:
+        self._decoder = decoder
+        self._vocabulary = vocabulary
+        self._window = window
+        self._free = list(range(slots))
+        self._texts: dict[int, _Text] = {}
+        self._drawn: list[Drawn] = []
+        self._failed: list[Failed] = []
+        self._freed: list[int] = []
+        self.tokens_drawn = 0
+        self.tokens_read = 0
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something to read or to draw."""
+        return bool(self._texts)
+
+    def add(self, job: Draw) -> None:
+        """Take a text into a free slot. What is wrong with it, or already at its end, shows in the next report."""
+        reason = self._objection(job)
+        if reason is not None:
+            self._failed.append(Failed(job.run, reason))
+        elif job.done and self._vocabulary.ends(job.done[-1]):
+            self._drawn.append(Drawn(job.run, "", (), End.STOP))
+        elif len(job.done) >= job.tokens_max:
+            self._drawn.append(Drawn(job.run, "", (), End.LENGTH))
+        else:
+            self._texts[job.run] = self._begin(job)
+
+    def _objection(self, job: Draw) -> str | None:
+        if not self._free:
+            return "there is no free slot"
+        if not job.prompt:
+            return "the prompt is empty"
+        if len(job.prompt) + max(job.tokens_max, len(job.done)) > self._window:
+            return f"{len(job.prompt)} and {job.tokens_max} tokens do not fit into a window of {self._window}"
+        for token in (*job.prompt, *job.done):
+            if not 0 <= token < self._vocabulary.tokens:
+                return f"the model has no token {token}"
+        return None
+
+    def _begin(self, job: Draw) -> _Text:
+        return _Text(
+            run=job.run,
+            slot=self._free.pop(0),
+            sampling=Sampling(temperature=job.temperature, top_p=job.top_p, seed=job.seed),
+            tokens_max=job.tokens_max,
+            unread=job.prompt + job.done,
+            drawn=len(job.done),
+            pieces=Pieces(self._vocabulary.bytes_of),
+        )
+
+    def stop(self, run: int) -> None:
+        """Free the slot of a text, wherever it stands. Known or not, the next report has it as freed."""
+        text = self._texts.get(run)
+        if text is not None:
+            self._release(text)
+        self._freed.append(run)
+
+    def step(self) -> None:
+        """One decode call for all texts, and a draw for each that has nothing left to read.
+
+        Raises `DecodeFailed`, after which the process must not go on.
+        """
+        texts = list(self._texts.values())
+        rows: list[Row] = []
+        ready: list[tuple[int, _Text]] = []
+        for text, count in zip(texts, share([text.waiting for text in texts], ROWS_MAX), strict=True):
+            rows += text.rows(count)
+            self.tokens_read += count if text.reading else 0
+            if not text.waiting:
+                ready.append((len(rows) - 1, text))
+        self._decoder.decode(rows)
+        for index, text in ready:
+            self._draw(text, index)
+
+    def _draw(self, text: _Text, index: int) -> None:
+        try:
+            token = draw(self._decoder.logits(index), text.sampling, text.drawn)
+        except NotNumbers as error:
+            self._failed.append(Failed(text.run, str(error)))
+            self._release(text)
+            return
+        self.tokens_drawn += 1
+        text.drawn += 1
+        text.unread, text.at, text.reading = (token,), 0, False
+        self._show(text, token)
+
+    def _show(self, text: _Text, token: int) -> None:
+        """Report the piece that the token completes, or the end that it is."""
+        if self._vocabulary.ends(token):
+            self._end(text, End.STOP, text.pieces.finish(token))
+            return
+        piece = text.pieces.push(token)
+        if text.drawn >= text.tokens_max:
+            self._end(text, End.LENGTH, piece or text.pieces.finish())
+        elif piece is not None:
+            self._drawn.append(Drawn(text.run, piece.text, piece.tokens, None))
+
+    def _end(self, text: _Text, end: End, last: Run) -> None:
+        self._drawn.append(Drawn(text.run, last.text, last.tokens, end))
+        self._release(text)
+
+    def _release(self, text: _Text) -> None:
+        del self._texts[text.run]
+        self._decoder.clear(text.slot)
+        self._free.append(text.slot)
+
+    def report(self) -> Step:
+        """Everything since the last report."""
+        step = Step(
+            drawn=tuple(self._drawn),
+            failed=tuple(self._failed),
+            freed=tuple(self._freed),
+            tokens_drawn=self.tokens_drawn,
+            tokens_read=self.tokens_read,
+        )
+        self._drawn, self._failed, self._freed = [], [], []
+        return step

@@ -1,0 +1,80 @@
+"""What the child processes have in common: their place under the parent, their pipes, their end.
+
+A child has one task and no state worth keeping, so it leaves at once, whatever it is at, when its parent closes the
+pipe or dies.
+"""
+
+import ctypes
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+from perdure.runtime.llamacpp import wire
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Channel:
+    """The pipes to the parent. Makes the process a child that cannot outlive it."""
+
+    def __init__(self) -> None:
+        _stay_below_parent()
+        self._orders = os.fdopen(os.dup(0), "rb")
+        self._answers = _take_standard_output()
+        self._inbox: queue.SimpleQueue[wire.Order] = queue.SimpleQueue()
+        threading.Thread(target=_listen, args=(self._orders, self._inbox.put), daemon=True).start()
+
+    def receive(self) -> wire.Order:
+        """The next order; waits for it."""
+        return self._inbox.get()
+
+    def receive_now(self) -> wire.Order | None:
+        """The next order if there is one."""
+        try:
+            return self._inbox.get_nowait()
+        except queue.Empty:
+            return None
+
+    def send(self, answer: wire.Answer) -> None:
+        """Tell the parent. Where nobody listens any more, the process ends."""
+        try:
+            wire.write_answer(self._answers, answer)
+        except OSError:
+            os._exit(0)
+
+
+def _stay_below_parent() -> None:
+    """Leave Ctrl-C to the parent, and let the kernel end this process with it where it can."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _take_standard_output() -> BinaryIO:
+    """The pipe behind standard output, which from here on leads to standard error: libraries print as they like."""
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    return os.fdopen(answers, "wb")
+
+
+def _listen(orders: BinaryIO, put: Callable[[wire.Order], None]) -> None:
+    """Pass orders on until the pipe ends, then end the process: a decode call under way cannot delay that."""
+    while True:
+        try:
+            order = wire.read_order(orders)
+        except (wire.Nonsense, OSError) as error:
+            sys.stderr.write(f"perdure: {error}\n")
+            os._exit(2)
+        if order is None:
+            os._exit(0)
+        put(order)
+
+
+def library_path(order: wire.OpenTokenizer | wire.OpenEngine) -> Path | None:
+    """The library that an opening names."""
+    return Path(order.library) if order.library else None

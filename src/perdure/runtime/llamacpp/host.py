@@ -1,0 +1,199 @@
+"""One model of the service: its file, its two children, its card."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from perdure.domain.errors import ModelUnavailable
+from perdure.domain.model import Message, ModelCard
+from perdure.ports.runtime import Job, Statistics
+from perdure.runtime.llamacpp import wire
+from perdure.runtime.llamacpp.engine import Engine
+from perdure.runtime.llamacpp.exactness import fingerprint, is_exact
+from perdure.runtime.llamacpp.generation import LlamaGeneration
+from perdure.runtime.llamacpp.keeper import Keeper
+from perdure.runtime.llamacpp.library import LibraryUnusable, find_library
+from perdure.runtime.llamacpp.tokenizer import Tokenizer
+
+
+class ModelFile(NamedTuple):
+    """A model under the name that requests use, and the GGUF file it is in."""
+
+    name: str
+    path: Path
+
+
+class HostSettings(NamedTuple):
+    """What all models of a service have in common; see `LlamaRuntime`."""
+
+    slots: int
+    window: int
+    threads: int
+    memory_max_bytes: int
+    library: Path | None
+    digest_of: Callable[[Path], str]
+    log: Callable[[str], None]
+
+
+class _Identity(NamedTuple):
+    """What tells that a file is still the one whose digest was taken."""
+
+    inode: int
+    size_bytes: int
+    mtime_ns: int
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file in hex. Reads it whole: 0.15 s for 100 MB. Raises `OSError`."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _identify(path: Path) -> _Identity:
+    state = path.stat()
+    return _Identity(state.st_ino, state.st_size, state.st_mtime_ns)
+
+
+class Host:
+    """Keeps the model of one file at work, or knows why it cannot be."""
+
+    def __init__(self, file: ModelFile, settings: HostSettings) -> None:
+        self.name = file.name
+        self._path = file.path
+        self._settings = settings
+        self._identity: _Identity | None = None
+        self._own_fault: str | None = None
+        self._card: ModelCard | None = None
+        self._starting: asyncio.Task[None] | None = None
+        log = settings.log
+        self.tokenizer = Tokenizer(file.name, opening=self._open_tokenizer, log=log)
+        self.engine = Engine(file.name, settings.slots, opening=self._open_engine, log=log)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._starting = asyncio.create_task(self._start(), name=f"start of {self.name}")
+
+    @property
+    def fault(self) -> str | None:
+        """Why the model cannot be asked, in one sentence."""
+        reason = self._own_fault or self.tokenizer.keeper.fault or self.engine.keeper.fault
+        return f"The model {self.name} cannot be used: {reason.rstrip('.')}." if reason else None
+
+    async def card(self) -> ModelCard:
+        """The card; waits for the first start. Raises `ModelUnavailable`."""
+        await self._started()
+        if self._card is None or self.fault is not None:
+            raise ModelUnavailable(self.fault or f"The model {self.name} has not been started.")
+        return self._card
+
+    async def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """See the port."""
+        await self.card()
+        with self._naming_the_fault():
+            return await self.tokenizer.encode(messages)
+
+    async def load(self) -> None:
+        """See the port."""
+        await self.card()
+        with self._naming_the_fault():
+            await self.engine.ready()
+
+    def generate(self, job: Job) -> LlamaGeneration:
+        """See the port."""
+        return self.engine.generate(job)
+
+    def statistics(self) -> Statistics:
+        """See the port."""
+        return self.engine.statistics()
+
+    def keepers(self) -> Sequence[Keeper[Any]]:
+        """The keepers of both children."""
+        return [self.tokenizer.keeper, self.engine.keeper]
+
+    async def close(self) -> None:
+        """End both children and return when they are gone. May be repeated."""
+        await asyncio.gather(self.tokenizer.keeper.close(), self.engine.keeper.close())
+        if self._starting is not None:
+            self._starting.cancel()
+            await asyncio.gather(self._starting, return_exceptions=True)
+
+    @contextmanager
+    def _naming_the_fault(self) -> Generator[None]:
+        """What a keeper gives as the reason, in a sentence that names the model."""
+        try:
+            yield
+        except ModelUnavailable as error:
+            raise ModelUnavailable(self.fault or error.message) from error
+
+    async def _started(self) -> None:
+        """Wait for the first start, without ending it when the one who waits is cancelled."""
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
+
+    async def _start(self) -> None:
+        try:
+            self._identity = await asyncio.to_thread(_identify, self._path)
+            library = self._settings.library or find_library()
+        except OSError as error:
+            self._own_fault = f"{self._path} cannot be read ({error.strerror})"
+            return
+        except LibraryUnusable as error:
+            self._own_fault = str(error)
+            return
+        self.tokenizer.keeper.start()
+        self.engine.keeper.start()
+        try:
+            self._card = await self._make_card(library)
+        except OSError as error:
+            self._own_fault = f"{error.filename or self._path} cannot be read ({error.strerror})"
+        except ModelUnavailable:
+            return  # the keeper that raised it holds the fault
+
+    async def _make_card(self, library: Path) -> ModelCard:
+        assert self._identity is not None  # noqa: S101 - taken just before
+        digest, library_digest, facts, ready = await asyncio.gather(
+            asyncio.to_thread(self._settings.digest_of, self._path),
+            asyncio.to_thread(self._settings.digest_of, library),
+            self.tokenizer.keeper.ready(),
+            self.engine.ready(),
+        )
+        threads = self._settings.threads
+        return ModelCard(
+            name=self.name,
+            digest=digest,
+            size_bytes=self._identity.size_bytes,
+            context_length=ready.window,
+            exact=is_exact(facts, threads),
+            fingerprint=fingerprint(facts, model_digest=digest, library_digest=library_digest, threads=threads),
+            created_at=self._identity.mtime_ns // 1_000_000_000,
+        )
+
+    def _check_identity(self) -> None:
+        """Raise `ModelUnavailable` if the file is another than the one whose digest the card shows."""
+        try:
+            now = _identify(self._path)
+        except OSError as error:
+            raise ModelUnavailable(f"{self._path} cannot be read ({error.strerror})") from error
+        if now != self._identity:
+            raise ModelUnavailable(f"{self._path} has changed since the service started; restart the service")
+
+    def _library(self) -> str | None:
+        return str(self._settings.library) if self._settings.library else None
+
+    def _open_tokenizer(self) -> wire.Order:
+        self._check_identity()
+        return wire.OpenTokenizer(path=str(self._path), library=self._library())
+
+    def _open_engine(self) -> wire.Order:
+        self._check_identity()
+        return wire.OpenEngine(
+            path=str(self._path),
+            library=self._library(),
+            slots=self._settings.slots,
+            window=self._settings.window,
+            threads=self._settings.threads,
+            memory_max_bytes=self._settings.memory_max_bytes,
+        )

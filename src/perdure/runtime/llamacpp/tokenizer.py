@@ -1,0 +1,67 @@
+"""The tokenizer of one model as the service sees it, over a child that may die at any time."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from perdure.domain.errors import InvalidRequest, ModelUnavailable
+from perdure.domain.model import Message
+from perdure.runtime.llamacpp import wire
+from perdure.runtime.llamacpp.keeper import Keeper
+
+ENCODE_SECONDS_MAX = 60.0
+
+_MODULE = "perdure.runtime.llamacpp.tokenizer_child"
+_Reply = wire.Encoded | wire.NotEncoded
+
+
+class Tokenizer:
+    """Encodes conversations in the tokenizer child of the model `name`. `opening` and `log` are as in `Keeper`."""
+
+    def __init__(self, name: str, *, opening: Callable[[], wire.Order], log: Callable[[str], None]) -> None:
+        self._name = name
+        self._waiting: dict[int, asyncio.Future[_Reply]] = {}
+        self._last_number = 0
+        self.keeper = Keeper(
+            _MODULE,
+            wire.TokenizerReady,
+            opening=opening,
+            receive=self._receive,
+            lost=self._lose,
+            log=log,
+        )
+
+    async def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """See the port."""
+        await self.keeper.ready()
+        child = self.keeper.child
+        if child is None:
+            raise ModelUnavailable(f"The tokenizer of {self._name} is not running; try again.")
+        self._last_number += 1
+        number = self._last_number
+        reply = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            child.send(wire.Encode(number, tuple(messages)))
+            async with asyncio.timeout(ENCODE_SECONDS_MAX):
+                answer = await reply
+        except UnicodeEncodeError as error:
+            raise InvalidRequest("A text holds half a surrogate pair.", param="input") from error
+        except TimeoutError as error:
+            child.kill()
+            raise ModelUnavailable(f"The tokenizer of {self._name} did not answer in time.") from error
+        finally:
+            self._waiting.pop(number, None)
+        if isinstance(answer, wire.NotEncoded):
+            raise InvalidRequest(f"The model {self._name} refuses this input: {answer.reason}", param="input")
+        return answer.tokens
+
+    def _receive(self, answer: wire.Answer) -> None:
+        if not isinstance(answer, _Reply):
+            raise wire.Nonsense(f"{type(answer).__name__} from a tokenizer")
+        reply = self._waiting.get(answer.number)
+        if reply is not None and not reply.done():
+            reply.set_result(answer)
+
+    def _lose(self, how: str) -> None:
+        for reply in self._waiting.values():
+            if not reply.done():
+                reply.set_exception(ModelUnavailable(f"The tokenizer of {self._name} ended with {how}; try again."))

@@ -1,0 +1,55 @@
+"""The child that knows a model's words: chat template, tokenizer, and what the file says about itself.
+
+Run as `python -m perdure.runtime.llamacpp.tokenizer_child`; speaks `wire` over standard input and output.
+"""
+
+import os
+from pathlib import Path
+
+from perdure.runtime.llamacpp import wire
+from perdure.runtime.llamacpp.child import Channel, library_path
+from perdure.runtime.llamacpp.library import LibraryUnusable, open_library
+from perdure.runtime.llamacpp.model import Model, ModelRefused
+from perdure.runtime.llamacpp.template import ChatTemplate, TemplateRefused, TemplateUnusable
+
+
+def _facts(model: Model) -> wire.TokenizerReady:
+    library = model.library
+    return wire.TokenizerReady(
+        architecture=model.architecture,
+        file_type=model.file_type,
+        weight_types=model.weight_types(),
+        context_train=model.context_train,
+        kv_bytes_per_token=model.kv_bytes_per_token(),
+        library_version=library.llama_version().decode(),
+        system_info=library.llama_print_system_info().decode().strip(),
+    )
+
+
+def _encode(template: ChatTemplate, order: wire.Encode) -> wire.Encoded | wire.NotEncoded:
+    try:
+        return wire.Encoded(order.number, template.encode(order.messages))
+    except TemplateRefused as error:
+        return wire.NotEncoded(order.number, str(error))
+
+
+def main() -> None:
+    """Open the model that the first order names, then encode until the parent goes."""
+    channel = Channel()
+    opening = channel.receive()
+    assert isinstance(opening, wire.OpenTokenizer)  # noqa: S101 - a broken invariant of the parent
+    try:
+        model = Model(open_library(library_path(opening)), Path(opening.path), vocab_only=True)
+        template = ChatTemplate(model, model.chat_template)
+        channel.send(_facts(model))
+    except (LibraryUnusable, ModelRefused, TemplateUnusable) as error:
+        channel.send(wire.Refused(str(error)))
+        os._exit(0)
+    while True:
+        order = channel.receive()
+        assert isinstance(order, wire.Encode)  # noqa: S101 - as above
+        channel.send(_encode(template, order))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Where accepted work is kept."""

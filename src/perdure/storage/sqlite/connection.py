@@ -1,0 +1,119 @@
+"""How a connection is opened: the one that writes, the one that reads, the one that only looks.
+
+Each setting has its reason here; what is not set is SQLite's default, on purpose.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import apsw
+
+T = TypeVar("T")
+
+LOG_SIZE_MAX_BYTES = 64 * 1024 * 1024
+WRITER_BUSY_MAX_MS = 5_000
+"""The writer waits on its own thread; only a foreign program can hold the lock."""
+READER_BUSY_MAX_MS = 100
+"""Reads run on the event loop, which must not stand still."""
+AUTOCHECKPOINT_PAGES = 1_000
+
+Pragma = tuple[str, str | int, str | int]
+"""Name, value, and what SQLite must answer when it is asked afterwards."""
+
+_WRITER: tuple[Pragma, ...] = (
+    ("journal_mode", "wal", "wal"),
+    # Every commit is forced to the disk before it is answered: NORMAL loses acknowledged work when the power goes.
+    ("synchronous", "full", 2),
+    # On macOS a plain fsync leaves the data in the drive's cache; elsewhere these two do nothing.
+    ("fullfsync", "on", 1),
+    ("checkpoint_fullfsync", "on", 1),
+    # A transaction that was rolled back must not have touched the log: readers would take it for a change.
+    ("cache_spill", "off", 0),
+    # What is purged is overwritten.
+    ("secure_delete", "on", 1),
+    # A log that grew once does not keep the space for ever.
+    ("journal_size_limit", LOG_SIZE_MAX_BYTES, LOG_SIZE_MAX_BYTES),
+    # The writer itself moves the log into the file between two commits: this is what bounds the log.
+    ("wal_autocheckpoint", AUTOCHECKPOINT_PAGES, AUTOCHECKPOINT_PAGES),
+    # A schema that somebody else has written cannot call functions with side effects.
+    ("trusted_schema", "off", 0),
+)
+_READER: tuple[Pragma, ...] = (
+    ("query_only", "on", 1),
+    ("trusted_schema", "off", 0),
+)
+
+
+class NotDurable(apsw.Error):
+    """The file system does not let SQLite work as it must."""
+
+
+def open_writer(path: Path, vfs: str | None = None) -> apsw.Connection:
+    """The connection that writes. Makes the file if there is none, and makes sure that its name survives too.
+
+    References are not enforced yet: migrations may have to rebuild what they point to. See `enforce_references`.
+    """
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
+    connection = apsw.Connection(str(path), flags=flags, vfs=vfs)
+    try:
+        _set(connection, WRITER_BUSY_MAX_MS, _WRITER)
+        sync_folder(path.parent)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def enforce_references(connection: apsw.Connection) -> None:
+    """From now on a reference must point to something. Outside a transaction, or SQLite ignores it."""
+    _set(connection, WRITER_BUSY_MAX_MS, (("foreign_keys", "on", 1),))
+
+
+def open_reader(path: Path, vfs: str | None = None) -> apsw.Connection:
+    """A connection that cannot write. It must be closed before the writer, or the log files stay behind."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
+    try:
+        _set(connection, READER_BUSY_MAX_MS, _READER)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def look(path: Path, question: Callable[[apsw.Connection], T], vfs: str | None = None) -> T:
+    """Ask a database something without changing a byte of it or leaving files beside it.
+
+    A log that a crash has left can only be read with its index file; otherwise the file is read as if it stood on
+    read-only media.
+    """
+    log = path.with_name(path.name + "-wal")
+    how = "" if log.exists() and log.stat().st_size else "&immutable=1"
+    flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(f"{path.absolute().as_uri()}?mode=ro{how}", flags=flags, vfs=vfs)
+    try:
+        return question(connection)
+    finally:
+        connection.close()
+
+
+def sync_folder(folder: Path) -> None:
+    """Force the names in a folder to the disk. Only the folder: a descriptor of the database itself, once closed,
+    would drop SQLite's locks."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _set(connection: apsw.Connection, busy_max_ms: int, pragmas: tuple[Pragma, ...]) -> None:
+    connection.set_busy_timeout(busy_max_ms)
+    # A misspelt column in double quotes must be an error, not a text.
+    connection.config(apsw.SQLITE_DBCONFIG_DQS_DML, 0)
+    connection.config(apsw.SQLITE_DBCONFIG_DQS_DDL, 0)
+    for name, value, kept in pragmas:
+        connection.pragma(name, value)
+        if (answer := connection.pragma(name)) != kept:
+            raise NotDurable(f"PRAGMA {name}={value} left it at {answer}")

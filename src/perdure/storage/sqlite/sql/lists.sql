@@ -1,0 +1,29 @@
+-- Pages. Keyset, never OFFSET: page n costs what page 1 costs. They leave the request out.
+
+-- name: place_of
+-- Where the page begins. A hidden task still marks its place: it may have been hidden between two pages.
+SELECT id FROM tasks WHERE ident = :ident AND client_id = :client_id;
+
+-- name: newest
+SELECT * FROM task_lines WHERE hidden = 0 AND client_id = :client_id AND id < :place
+ORDER BY id DESC LIMIT :limit;
+
+-- name: oldest
+SELECT * FROM task_lines WHERE hidden = 0 AND client_id = :client_id AND id > :place
+ORDER BY id LIMIT :limit;
+
+-- name: newest_by_status
+SELECT * FROM task_lines WHERE hidden = 0 AND client_id = :client_id AND status = :status AND id < :place
+ORDER BY id DESC LIMIT :limit;
+
+-- name: oldest_by_status
+SELECT * FROM task_lines WHERE hidden = 0 AND client_id = :client_id AND status = :status AND id > :place
+ORDER BY id LIMIT :limit;
+
+-- name: purgeable
+SELECT * FROM task_lines WHERE purge_at <= :now AND finished_at IS NOT NULL
+ORDER BY purge_at LIMIT :limit;
+
+-- name: next_purge_at
+SELECT purge_at FROM tasks WHERE purge_at IS NOT NULL AND finished_at IS NOT NULL
+ORDER BY purge_at LIMIT 1;

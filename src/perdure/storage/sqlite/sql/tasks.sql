@@ -1,0 +1,98 @@
+-- name: queued_up_to
+-- How many tasks wait, counted no further than the bound that is asked about.
+SELECT count(*) FROM (SELECT 1 FROM tasks WHERE status = 'queued' LIMIT :most);
+
+-- name: insert_task
+INSERT INTO tasks (
+    ident, client_id, kind, model, status, on_restart, background, stored, exact, next_seq, prompt_tokens, created_at
+) VALUES (
+    :ident, :client_id, 'response', :model, 'queued', :on_restart, :background, :stored, :exact, :next_seq,
+    :prompt_tokens, :created_at
+) RETURNING id;
+
+-- name: insert_response
+INSERT INTO responses (id, request, received, prompt) VALUES (:id, :request, :received, :prompt);
+
+-- name: note_attempt
+-- After the step itself, so that attempt and status are those that it led to.
+INSERT INTO task_attempts (task_id, at, attempt, status, note)
+SELECT id, :at, attempt, status, :note FROM tasks WHERE id = :id;
+
+-- name: move_task
+-- A step that may change any column. NULL stands for "as it is", but for the three columns that can become NULL
+-- again, which have a flag each.
+UPDATE tasks SET
+    status = :status,
+    next_seq = next_seq + :events,
+    attempt = coalesce(:attempt, attempt),
+    crashes = coalesce(:crashes, crashes),
+    tokens_kept = coalesce(:tokens_kept, tokens_kept),
+    tokens_mark = coalesce(:tokens_mark, tokens_mark),
+    claimed_at = coalesce(:claimed_at, claimed_at),
+    finished_at = coalesce(:finished_at, finished_at),
+    exact = coalesce(:exact, exact),
+    error = coalesce(:error, error),
+    hidden = coalesce(:hidden, hidden),
+    boot = iif(:set_boot, :boot, boot),
+    fingerprint = iif(:set_fingerprint, :fingerprint, fingerprint),
+    purge_at = iif(:set_purge_at, :purge_at, purge_at)
+WHERE id = :id AND next_seq = :from_seq AND status IN (SELECT value FROM json_each(:from_status));
+
+-- name: grow_task
+-- The step of a running text: more events, the same status. SQLite rewrites the entries of every index whose columns
+-- a statement sets, changed or not; this one sets none, which spares the most frequent write most of its log.
+UPDATE tasks SET
+    next_seq = next_seq + :events,
+    tokens_kept = coalesce(:tokens_kept, tokens_kept)
+WHERE id = :id AND next_seq = :from_seq AND status = :status;
+
+-- name: task_by_ident
+SELECT * FROM task_records
+WHERE ident = :ident;
+
+-- name: unfinished
+SELECT * FROM task_records
+WHERE finished_at IS NULL AND id > :after_id
+ORDER BY id LIMIT :limit;
+
+-- name: next_owned
+SELECT * FROM task_records
+WHERE status IN ('running', 'cancelling') AND boot = :boot AND id NOT IN (SELECT value FROM json_each(:live))
+ORDER BY id LIMIT 1;
+
+-- name: next_queued
+SELECT * FROM task_records
+WHERE status = 'queued'
+ORDER BY background, id LIMIT 1;
+
+-- name: queue_position
+SELECT (
+    SELECT count(*) FROM tasks AS before
+    WHERE before.status = 'queued' AND (before.background, before.id) < (t.background, t.id)
+)
+FROM tasks AS t WHERE t.id = :id AND t.status = 'queued';
+
+-- name: prompt
+SELECT prompt FROM responses WHERE id = :id;
+
+-- name: attempts
+SELECT at, attempt, status, note FROM task_attempts WHERE task_id = :id ORDER BY id;
+
+-- name: is_finished
+SELECT 1 FROM tasks WHERE id = :id AND finished_at IS NOT NULL;
+
+-- name: purge_bodies
+-- The five of a purge stand in the order that the references allow.
+DELETE FROM event_bodies WHERE task_id = :id;
+
+-- name: purge_events
+DELETE FROM task_events WHERE task_id = :id;
+
+-- name: purge_attempts
+DELETE FROM task_attempts WHERE task_id = :id;
+
+-- name: purge_response
+DELETE FROM responses WHERE id = :id;
+
+-- name: purge_task
+DELETE FROM tasks WHERE id = :id;

@@ -1,0 +1,156 @@
+"""Tasks: what moves them and what is read of them, one at a time."""
+
+from collections.abc import Callable, Collection
+from functools import cache
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec import UNSET
+
+from perdure.domain.errors import QueueFull
+from perdure.domain.lifecycle import TERMINAL, Status
+from perdure.domain.recovery import OnRestart
+from perdure.ports.storage import Attempt, Change, NewTask, StaleTask, TaskRecord
+from perdure.storage.sqlite import events
+from perdure.storage.sqlite.query import certain, row, rows, value
+from perdure.storage.sqlite.statements import load
+from perdure.storage.sqlite.tokens import packed, unpacked
+
+_sql = load("tasks")
+_QUEUED_UP_TO, _INSERT_TASK, _INSERT_RESPONSE = _sql["queued_up_to"], _sql["insert_task"], _sql["insert_response"]
+_MOVE, _GROW, _NOTE_ATTEMPT = _sql["move_task"], _sql["grow_task"], _sql["note_attempt"]
+_BY_IDENT, _UNFINISHED = _sql["task_by_ident"], _sql["unfinished"]
+_NEXT_OWNED, _NEXT_QUEUED, _QUEUE_POSITION = _sql["next_owned"], _sql["next_queued"], _sql["queue_position"]
+_PROMPT, _ATTEMPTS, _IS_FINISHED = _sql["prompt"], _sql["attempts"], _sql["is_finished"]
+_PURGE = tuple(_sql[f"purge_{what}"] for what in ("bodies", "events", "attempts", "response", "task"))
+
+_NULLABLE = ("boot", "fingerprint", "purge_at")
+"""Columns that a step can set back to NULL; each has a flag in `move_task`."""
+_COLUMNS = (
+    "attempt", "crashes", "tokens_kept", "tokens_mark", "claimed_at", "finished_at", "exact", "error", "hidden",
+    *_NULLABLE,
+)  # fmt: skip
+_AS_IT_IS = {**dict.fromkeys(_COLUMNS), **{f"set_{name}": False for name in _NULLABLE}}
+_GROWTH = frozenset({"tokens_kept"})
+_FIELDS = TaskRecord.__struct_fields__
+_KINDS: dict[str, Callable[[Any], Any]] = {
+    "status": Status,
+    "on_restart": OnRestart,
+    **dict.fromkeys(("background", "stored", "exact", "hidden"), bool),
+}
+"""Fields that SQLite keeps as text or number."""
+SUBMITTED = "submitted"
+"""The note that a history begins with."""
+
+
+# What moves a task.
+
+
+def submit(connection: apsw.Connection, new: NewTask, queue_max: int) -> None:
+    """Write a new task."""
+    if value(connection, _QUEUED_UP_TO, {"most": queue_max}) == queue_max:
+        raise QueueFull(f"{queue_max} tasks wait already; try again later.")
+    task_id: int = certain(connection, _INSERT_TASK, _task_columns(new))
+    large = {"request": new.request.decode(), "received": new.received.decode(), "prompt": packed(new.prompt)}
+    rows(connection, _INSERT_RESPONSE, {"id": task_id, **large})
+    events.append(connection, task_id, 0, new.events)
+    rows(connection, _NOTE_ATTEMPT, {"id": task_id, "at": new.created_at, "note": SUBMITTED})
+
+
+def apply(connection: apsw.Connection, change: Change) -> None:
+    """Make one step."""
+    given = {name: given for name in _COLUMNS if (given := getattr(change, name)) is not UNSET}
+    _check_end(change, given)
+    where = {"id": change.task_id, "from_seq": change.from_seq, "status": change.status, "events": len(change.events)}
+    if change.from_status == frozenset({change.status}) and given.keys() <= _GROWTH:
+        rows(connection, _GROW, {"tokens_kept": None, **given, **where})
+    else:
+        flags = {f"set_{name}": name in given for name in _NULLABLE}
+        rows(connection, _MOVE, {**_AS_IT_IS, **given, **flags, **where, "from_status": _listed(change.from_status)})
+    if not connection.changes():
+        raise StaleTask(f"task {change.task_id} has moved on")
+    events.append(connection, change.task_id, change.from_seq, change.events)
+    if change.note is not UNSET:
+        rows(connection, _NOTE_ATTEMPT, {"id": change.task_id, "at": change.at, "note": change.note})
+
+
+def purge(connection: apsw.Connection, task_id: int) -> None:
+    """Remove a finished task with everything that hangs on it."""
+    if value(connection, _IS_FINISHED, {"id": task_id}):
+        for statement in _PURGE:
+            rows(connection, statement, {"id": task_id})
+
+
+# What is read.
+
+
+def by_ident(connection: apsw.Connection, ident: str) -> TaskRecord | None:
+    """The task of that name."""
+    found = row(connection, _BY_IDENT, {"ident": ident})
+    return None if found is None else record(found)
+
+
+def unfinished(connection: apsw.Connection, after_id: int, limit: int) -> list[TaskRecord]:
+    """Tasks in no terminal state."""
+    return [record(found) for found in rows(connection, _UNFINISHED, {"after_id": after_id, "limit": limit})]
+
+
+def next_runnable(connection: apsw.Connection, boot: str, live: Collection[int]) -> TaskRecord | None:
+    """What a free slot should take."""
+    mine = row(connection, _NEXT_OWNED, {"boot": boot, "live": msgspec.json.encode(list(live)).decode()})
+    found = mine or row(connection, _NEXT_QUEUED)
+    return None if found is None else record(found)
+
+
+def queue_position(connection: apsw.Connection, task_id: int) -> int | None:
+    """How many queued tasks come first."""
+    return value(connection, _QUEUE_POSITION, {"id": task_id})
+
+
+def prompt(connection: apsw.Connection, task_id: int) -> tuple[int, ...]:
+    """The token ids to read."""
+    return unpacked(value(connection, _PROMPT, {"id": task_id}) or b"")
+
+
+def attempts(connection: apsw.Connection, task_id: int) -> list[Attempt]:
+    """The history."""
+    found = rows(connection, _ATTEMPTS, {"id": task_id})
+    return [Attempt(at, attempt, Status(status), note) for at, attempt, status, note in found]
+
+
+def record(columns: tuple[Any, ...]) -> TaskRecord:
+    """A row of the views `task_records` and `task_lines`, whose columns stand in the order of the fields."""
+    fields = dict(zip(_FIELDS, columns, strict=True))
+    for name, kind in _KINDS.items():
+        fields[name] = kind(fields[name])
+    return TaskRecord(**fields)
+
+
+# How.
+
+
+def _task_columns(new: NewTask) -> dict[str, Any]:
+    return {
+        "ident": new.ident,
+        "client_id": new.client_id,
+        "model": new.model,
+        "on_restart": new.on_restart,
+        "background": new.background,
+        "stored": new.stored,
+        "exact": new.exact,
+        "next_seq": len(new.events),
+        "prompt_tokens": len(new.prompt),
+        "created_at": new.created_at,
+    }
+
+
+def _check_end(change: Change, given: dict[str, Any]) -> None:
+    ends = change.status in TERMINAL and not change.from_status <= TERMINAL
+    if ends != ("finished_at" in given):
+        raise AssertionError(f"a step to {change.status} {'needs' if ends else 'has no'} finished_at")
+
+
+@cache
+def _listed(statuses: frozenset[Status]) -> str:
+    return msgspec.json.encode(sorted(statuses)).decode()

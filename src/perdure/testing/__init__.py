@@ -1,0 +1,1 @@
+"""What tests of Perdure, and of its adapters, build on."""

@@ -1,0 +1,25 @@
+"""What tests of every floor share."""
+
+from pathlib import Path
+
+import pytest
+
+from perdure.runtime.llamacpp.bundled import MISSING, find_bundled
+from perdure.testing.tiny_gguf import write_tiny_model
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The random model of 125 kB, written once."""
+    path = tmp_path_factory.mktemp("model") / "tiny.gguf"
+    write_tiny_model(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def real_model() -> Path:
+    """The bundled model of 135 million weights."""
+    path = find_bundled()
+    if path is None:
+        pytest.skip(MISSING)
+    return path

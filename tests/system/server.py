@@ -1,0 +1,260 @@
+"""A real `perdure serve` process for tests, started and ended the way a user and an accident would."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import httpx
+import openai
+import psutil
+
+COMMAND = Path(sys.executable).parent / "perdure"
+START_SECONDS = 30.0
+STOP_SECONDS = 30.0
+T = TypeVar("T")
+TERMINAL = {"completed", "incomplete", "failed", "cancelled"}
+
+
+class Server:
+    """One data folder and the process that serves it, if one runs."""
+
+    def __init__(self, data: Path, model: Path | None = None, **settings: object) -> None:
+        self.data = data
+        self.model = model
+        self.settings = settings
+        self.url = ""
+        self.model_name = model.stem if model else "smollm2-135m-instruct"
+        self.process: subprocess.Popen[str] | None = None
+        self.errors = data.with_name(data.name + ".stderr")
+
+    # Life and death.
+
+    def spawn(self, *prefix: str) -> None:
+        """Start the process without waiting for it to listen. `prefix` goes before the command."""
+        options = ["--data", str(self.data), "--port", "0"]
+        if self.model is not None:
+            options += ["--model", str(self.model)]
+        env = os.environ | {f"PERDURE_{name.upper()}": str(value) for name, value in self.settings.items()}
+        with self.errors.open("a") as stderr:
+            self.process = subprocess.Popen(
+                [*prefix, str(COMMAND), "serve", *options], stdout=subprocess.PIPE, stderr=stderr, text=True, env=env
+            )
+
+    def start(self, *prefix: str) -> "Server":
+        """Start and return once the first line says where it listens."""
+        self.spawn(*prefix)
+        self.listening()
+        return self
+
+    def listening(self) -> None:
+        """Wait for the line that says where it listens."""
+        assert self.process is not None
+        assert self.process.stdout is not None
+        stdout, lines = self.process.stdout, queue.Queue[str]()
+
+        def read() -> None:
+            for line in stdout:
+                lines.put(line)
+            lines.put("")
+
+        threading.Thread(target=read, daemon=True).start()
+        line = lines.get(timeout=START_SECONDS)
+        assert line.startswith("Perdure listens on "), (line, self.errors.read_text())
+        self.url = line.split()[-1]
+
+    def children(self) -> list[psutil.Process]:
+        """The processes that the service started."""
+        assert self.process is not None
+        return psutil.Process(self.process.pid).children(recursive=True)
+
+    def engine_child(self) -> psutil.Process:
+        """The process that draws tokens; waits until there is one."""
+        return self._child("engine_child")
+
+    def _child(self, kind: str) -> psutil.Process:
+        def find() -> psutil.Process | None:
+            for child in self.children():
+                try:
+                    if any(kind in part for part in child.cmdline()):
+                        return child
+                except (psutil.NoSuchProcess, psutil.ZombieProcess):
+                    continue
+            return None
+
+        return until(find, f"a child {kind}")
+
+    def kill(self) -> list[psutil.Process]:
+        """SIGKILL, as an accident does it; returns the processes that it leaves behind."""
+        assert self.process is not None
+        orphans = self.children()
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(STOP_SECONDS)
+        self._close_pipe()
+        for orphan in orphans:  # one that a test has frozen could not see that its parent has gone
+            thaw(orphan)
+        return orphans
+
+    def terminate(self) -> int:
+        """SIGTERM; returns the exit code."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        """The exit code, when it comes."""
+        assert self.process is not None
+        code = self.process.wait(STOP_SECONDS)
+        self._close_pipe()
+        return code
+
+    def _close_pipe(self) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.process = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self.process is not None:
+            psutil.wait_procs(self.kill(), timeout=5)
+
+    # Callers.
+
+    @property
+    def token(self) -> str:
+        """The owner's token."""
+        return (self.data / "owner.token").read_text().strip()
+
+    def client(self) -> openai.OpenAI:
+        """The official client, unchanged; errors reach the test instead of being retried."""
+        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=self.token, max_retries=0, timeout=60)
+
+    def http(self, **more: Any) -> httpx.Client:
+        """A plain client with the owner's token."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60, **more)
+
+    def create(self, text: str = "Tell me a story.", **fields: Any) -> dict[str, Any]:
+        """Create a background response; returns the object as answered."""
+        body = {"model": self.model_name, "input": text, "background": True, **fields}
+        with self.http() as http:
+            answer = http.post("/v1/responses", json=body)
+        assert answer.status_code == 202, answer.text
+        return answer.json()
+
+    def get(self, path: str) -> dict[str, Any]:
+        """A JSON answer."""
+        with self.http() as http:
+            answer = http.get(path)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def task(self, response_id: str) -> dict[str, Any]:
+        """The task of a response."""
+        return self.get(f"/v1/tasks/{response_id.replace('resp_', 'task_')}")
+
+    def reaches(self, response_id: str, status: str) -> dict[str, Any]:
+        """The task once it stands in `status`; fails when it ends elsewhere."""
+
+        def there() -> dict[str, Any] | None:
+            task = self.task(response_id)
+            assert task["status"] == status or task["status"] not in TERMINAL, task
+            return task if task["status"] == status else None
+
+        return until(there, f"{response_id} to be {status}")
+
+    def ended(self, response_id: str) -> dict[str, Any]:
+        """The response once it has ended, by following its stream to the end."""
+        frames = self.frames(response_id)
+        assert frames[-1] == "data: [DONE]", frames[-3:]
+        return self.get(f"/v1/responses/{response_id}")
+
+    def frames(self, response_id: str, after: int | None = None) -> list[str]:
+        """Every frame of the stream to its end, as it came over the wire."""
+        with self.stream(response_id, after) as frames:
+            return list(frames)
+
+    @contextmanager
+    def stream(self, response_id: str, after: int | None = None) -> Generator[Iterator[str]]:
+        """The frames of a stream as they come, comments left out."""
+        params = {"stream": "true"} | ({} if after is None else {"starting_after": str(after)})
+        with self.http() as http, http.stream("GET", f"/v1/responses/{response_id}", params=params) as answer:
+            assert answer.status_code == 200
+            yield split_frames(answer)
+
+
+def split_frames(answer: httpx.Response) -> Iterator[str]:
+    """The frames of an answer; a connection that breaks ends them (a frame cut in the middle is dropped)."""
+    held = ""
+    try:
+        for piece in answer.iter_text():
+            held += piece
+            while "\n\n" in held:
+                frame, held = held.split("\n\n", 1)
+                if not frame.startswith(":"):
+                    yield frame
+    except httpx.TransportError:
+        return
+
+
+def until(probe: Callable[[], T | None], what: str, seconds: float = 30.0) -> T:
+    """What `probe` finds, asked again and again; each question is itself the wait."""
+    deadline = time.monotonic() + seconds
+    while (found := probe()) is None:
+        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+    return found
+
+
+def freeze(process: psutil.Process) -> None:
+    """Stop a process in its tracks, so that what it works on stays as it is."""
+    process.suspend()
+
+
+def thaw(process: psutil.Process) -> None:
+    """Let it go on."""
+    with suppress(psutil.NoSuchProcess):
+        process.resume()
+
+
+def data_of(frame: str) -> dict[str, Any]:
+    """The JSON of a frame."""
+    return json.loads(frame.split("data: ", 1)[1])
+
+
+def check_log(frames: list[str]) -> list[dict[str, Any]]:
+    """The events of a whole stream: numbered 0 to n without a gap, one terminal event, at the end."""
+    assert frames[-1] == "data: [DONE]"
+    events = [data_of(frame) for frame in frames[:-1]]
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    ends = [event["type"] for event in events if event["type"].removeprefix("response.") in TERMINAL]
+    assert ends == [events[-1]["type"]], ends
+    for frame, event in zip(frames, events, strict=False):
+        assert frame.startswith(f"event: {event['type']}\ndata: ")
+    return events
+
+
+def text_of(response: dict[str, Any]) -> str:
+    """All text of a response object."""
+    return "".join(part["text"] for item in response["output"] for part in item["content"])
+
+
+def deltas_of(events: list[dict[str, Any]]) -> str:
+    """All text that the stream showed, the current attempt's only."""
+    text = ""
+    for event in events:
+        if event["type"] == "perdure:task.retried":
+            text = ""
+        elif event["type"] == "response.output_text.delta":
+            text += event["delta"]
+    return text

@@ -1,0 +1,111 @@
+"""The drained stop."""
+
+import random
+import signal
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.system.server import Server, check_log, freeze, text_of
+
+
+def log_files(server: Server) -> list[str]:
+    """What lies beside the database."""
+    return sorted(path.name for path in server.data.iterdir() if path.name.startswith("perdure.db-"))
+
+
+@pytest.mark.proves("C-30", "D1")
+def test_stopped_at_random_moments_it_ends_in_order(
+    tmp_path: Path, tiny_model: Path, pytestconfig: pytest.Config
+) -> None:
+    """SIGTERM at random moments of real work: exit code 0, no log left, unfinished work goes on at the next start."""
+    rng = random.Random(13)
+    ids: list[str] = []
+    with Server(tmp_path / "data", tiny_model, drain_seconds=0.05) as server:
+        for n in range(pytestconfig.getoption("--stops")):
+            server.start()
+            ids.append(server.create(max_output_tokens=1000, seed=n)["id"])
+            with server.stream(rng.choice(ids)) as frames:
+                for _, _ in zip(range(rng.randrange(12)), frames, strict=False):
+                    pass
+                assert server.terminate() == 0
+            assert log_files(server) == []
+        server.start()
+        for each in ids:
+            assert server.ended(each)["status"] == "incomplete"
+            check_log(server.frames(each))
+            assert server.task(each)["attempt"] == 1
+
+
+@pytest.mark.proves("C-30")
+def test_a_stop_cancels_nothing(tmp_path: Path, tiny_model: Path) -> None:
+    """Running work follows its policy at the next start, queued work is still queued; nothing is called cancelled."""
+    with Server(tmp_path / "data", tiny_model, slots=2, drain_seconds=0).start() as server:
+        policies = ["fail", "resume", "resume", "retry", "fail"]
+        ids = [server.create(max_output_tokens=1500, on_restart=policy, seed=1)["id"] for policy in policies]
+        for each in ids[:2]:
+            server.reaches(each, "running")
+        assert server.terminate() == 0
+        server.start()
+        ended = [server.ended(each) for each in ids]
+        assert [each["status"] for each in ended] == ["failed", "incomplete", "incomplete", "incomplete", "failed"]
+        assert ended[0]["error"]["code"] == "server_restarted"
+        assert text_of(ended[1]) == text_of(ended[2])
+
+
+def test_work_that_ends_within_the_time_is_finished_first(tmp_path: Path, tiny_model: Path) -> None:
+    """Those who wait for foreground work get it; viewers of background work are let go at once, without an end."""
+    with Server(tmp_path / "data", tiny_model, drain_seconds=20).start() as server:
+        watched = server.create(max_output_tokens=1800)["id"]
+        body = {"model": server.model_name, "input": "Hello.", "max_output_tokens": 1500, "stream": True}
+        with (
+            server.http() as http,
+            http.stream("POST", "/v1/responses", json=body) as answer,
+            server.stream(watched) as view,
+        ):
+            lines = answer.iter_lines()
+            next(lines)
+            next(view)
+            assert server.process is not None
+            server.process.send_signal(signal.SIGTERM)
+            rest = list(lines)
+            assert "event: response.incomplete" in rest
+            assert not any("[DONE]" in frame for frame in view)
+            assert server.wait() == 0
+        assert log_files(server) == []
+
+
+@pytest.mark.proves("D3", "D5")
+def test_a_stop_that_hangs_says_where_and_leaves_the_database_alone(tmp_path: Path, tiny_model: Path) -> None:
+    """When the time runs out the exit code is 3, the line names the stage, and nothing is lost."""
+    with Server(tmp_path / "data", tiny_model, drain_seconds=0, close_seconds=0.5).start() as server:
+        found = server.create(max_output_tokens=1000)["id"]
+        server.reaches(found, "running")
+        child = server.engine_child()
+        freeze(child)
+        assert server.terminate() == 3
+        child.kill()
+        assert "work under way" in server.errors.read_text()
+        assert "perdure.db-wal" in log_files(server)
+        server.start()
+        assert server.ended(found)["status"] == "incomplete"
+
+
+def test_a_stopping_service_takes_no_new_work(tmp_path: Path, tiny_model: Path) -> None:
+    """The door is closed while the last callers are served."""
+    with Server(tmp_path / "data", tiny_model, drain_seconds=5).start() as server:
+        found = server.create(max_output_tokens=1800)["id"]
+        server.reaches(found, "running")
+        freeze(child := server.engine_child())
+        with server.http() as http:
+            assert http.get("/readyz").status_code == 200
+            assert server.process is not None
+            server.process.send_signal(signal.SIGTERM)
+            with pytest.raises(httpx.TransportError):  # either the kept connection is closed, or a new one is refused
+                while True:
+                    assert http.get("/readyz").status_code in (200, 503)
+        child.resume()
+        assert server.wait() == 0
+        psutil.wait_procs([child], timeout=1)
