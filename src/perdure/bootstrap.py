@@ -110,14 +110,14 @@ async def serve(settings: Settings, announce: Callable[[Started], None]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.on_signal)
     clock, names = SystemClock(), RandomNames()
-    with DataFolder(settings.data), _bind(settings) as listening:
+    with DataFolder(settings.folder), _bind(settings) as listening:
         async with _opened(settings) as (store, runtime):
             await _ensure_owner(settings.token_file, store, clock, names)
             engine = _engine(settings, store, runtime, clock, names)
             if settings.model is not None:
                 await _require(runtime)
             left = await engine.start()
-            model = settings.model.stem if settings.model else bundled.NAME
+            model = settings.model_file.stem if settings.model_file else bundled.NAME
             address = _url(listening)
             started = Started(address, model, settings.token_file, left)
             await _listen(settings, engine, names, listening, stop, lambda: _tell(settings, started, announce))
@@ -157,7 +157,7 @@ async def _listen(
         await _finish(engine, stop, settings.drain_seconds)
     with budget.stage("callers"):
         await serving
-    (settings.data / SERVER_FILE).unlink(missing_ok=True)
+    (settings.folder / SERVER_FILE).unlink(missing_ok=True)
 
 
 async def _finish(engine: Engine, stop: Stop, seconds: float) -> None:
@@ -207,10 +207,11 @@ def _engine(settings: Settings, store: Store, runtime: LlamaRuntime, clock: Cloc
 
 
 def _model_files(settings: Settings) -> list[ModelFile]:
-    if settings.model is not None:
-        if not settings.model.is_file():
-            raise RefusedToStart(f"The model file {settings.model} does not exist; name a GGUF file with --model.")
-        return [ModelFile(settings.model.stem, settings.model)]
+    named = settings.model_file
+    if named is not None:
+        if not named.is_file():
+            raise RefusedToStart(f"The model file {named} does not exist; name a GGUF file with --model.")
+        return [ModelFile(named.stem, named)]
     found = bundled.find_bundled()
     if found is None:  # stored work stays readable; /readyz says that there is nothing to ask
         log.event(bundled.MISSING)
@@ -278,5 +279,5 @@ def _url(bound: socket.socket) -> str:
 
 def _tell(settings: Settings, started: Started, announce: Callable[[Started], None]) -> None:
     facts = msgspec.json.encode({"pid": os.getpid(), "address": started.url, "version": __version__})
-    write_private(settings.data / SERVER_FILE, facts.decode() + "\n")
+    write_private(settings.folder / SERVER_FILE, facts.decode() + "\n")
     announce(started)

@@ -1,57 +1,91 @@
 """The settings, validated once, all problems reported together.
 
-Each comes from `perdure serve`'s options, else from the environment (`PERDURE_` and the name in capitals), else from
-the default here. docs/reference/settings.md lists them.
+Each comes from an option of `perdure serve`, else from the environment (`PERDURE_` and the name in capitals), else
+from the default here. docs/reference/settings.md lists them.
 """
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
+import msgspec
 import platformdirs
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from msgspec import Meta
 
 from perdure.domain import limits
 from perdure.domain.errors import RefusedToStart
 from perdure.domain.recovery import OnRestart
 
+PREFIX = "PERDURE_"
 
-class Settings(BaseSettings):
+
+def _default_folder() -> str:
+    return platformdirs.user_data_dir("perdure")
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """One frozen object; durations in seconds, sizes in bytes."""
 
-    model_config = SettingsConfigDict(env_prefix="PERDURE_", frozen=True, extra="forbid")
-
-    data: Path = Field(default_factory=lambda: Path(platformdirs.user_data_dir("perdure")))
+    data: str = msgspec.field(default_factory=_default_folder)
     host: str = "127.0.0.1"
-    port: int = Field(default=8383, ge=0, le=65535)
-    model: Path | None = None
-    slots: int = Field(default=4, ge=1, le=64)
-    window_tokens: int = Field(default=4096, ge=64, le=1_048_576)
-    kv_memory_max_bytes: int = Field(default=4 * 1024**3, ge=1024**2)
-    threads: int = Field(default=1, ge=1, le=256)
-    body_max_bytes: int = Field(default=limits.BODY_MAX_BYTES, ge=1024)
-    queue_max_tasks: int = Field(default=limits.QUEUE_LENGTH_MAX_TASKS, ge=1)
-    crashes_max: int = Field(default=limits.CRASHES_MAX, ge=1)
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 8383
+    model: str | None = None
+    slots: Annotated[int, Meta(ge=1, le=64)] = 4
+    window_tokens: Annotated[int, Meta(ge=64, le=1_048_576)] = 4096
+    kv_memory_max_bytes: Annotated[int, Meta(ge=1024**2)] = 4 * 1024**3
+    threads: Annotated[int, Meta(ge=1, le=256)] = 1
+    body_max_bytes: Annotated[int, Meta(ge=1024)] = limits.BODY_MAX_BYTES
+    queue_max_tasks: Annotated[int, Meta(ge=1)] = limits.QUEUE_LENGTH_MAX_TASKS
+    crashes_max: Annotated[int, Meta(ge=1)] = limits.CRASHES_MAX
     on_restart_background: OnRestart = OnRestart.RESUME
     on_restart_foreground: OnRestart = OnRestart.FAIL
-    drain_seconds: float = Field(default=8.0, ge=0)
-    close_seconds: float = Field(default=10.0, ge=0)
-    log_level: str = Field(default="info", pattern="^(debug|info|warning|error)$")
+    drain_seconds: Annotated[float, Meta(ge=0, le=3600)] = 8.0
+    close_seconds: Annotated[float, Meta(ge=0, le=3600)] = 10.0
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @property
+    def folder(self) -> Path:
+        """The data folder."""
+        return Path(self.data)
+
+    @property
+    def model_file(self) -> Path | None:
+        """The GGUF file to serve in place of the bundled model."""
+        return Path(self.model) if self.model else None
 
     @property
     def database(self) -> Path:
         """The one file that holds the state."""
-        return self.data / "perdure.db"
+        return self.folder / "perdure.db"
 
     @property
     def token_file(self) -> Path:
         """Where the first start writes the owner's token."""
-        return self.data / "owner.token"
+        return self.folder / "owner.token"
 
 
-def load(**given: object) -> Settings:
-    """The settings; options that are None were not given. Raises `RefusedToStart` with every problem in one line."""
-    try:
-        return Settings(**{name: value for name, value in given.items() if value is not None})  # pyright: ignore[reportArgumentType] -- pydantic validates them
-    except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise RefusedToStart(f"settings not usable: {problems}") from None
+def load(given: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Settings:
+    """The settings; options that are None were not given.
+
+    Raises `RefusedToStart` with every problem in one line: values that do not fit, and variables that look like
+    settings and are none (a misspelt setting would otherwise have no effect, in silence).
+    """
+    fields = {field.name: field for field in msgspec.structs.fields(Settings)}
+    chosen: dict[str, Any] = {}
+    known = {f"{PREFIX}{name.upper()}" for name in fields}
+    problems = [f"{name} is no setting" for name in sorted(environ) if name.startswith(PREFIX) and name not in known]
+    for name, field in fields.items():
+        variable = f"{PREFIX}{name.upper()}"
+        raw, source = given.get(name), f"--{name}"
+        if raw is None:
+            raw, source = environ.get(variable), variable
+        if raw is None:
+            continue
+        try:
+            chosen[name] = msgspec.convert(raw, field.type, strict=False)
+        except msgspec.ValidationError as error:
+            problems.append(f"{source} is {raw!r}: {str(error)[:1].lower()}{str(error)[1:]}")
+    if problems:
+        raise RefusedToStart(f"The settings cannot be used: {'; '.join(problems)}.")
+    return Settings(**chosen)

@@ -34,6 +34,7 @@ class Server:
         self.url = ""
         self.model_name = model.stem if model else "smollm2-135m-instruct"
         self.process: subprocess.Popen[str] | None = None
+        self._http: httpx.Client | None = None
         self.errors = data.with_name(data.name + ".stderr")
 
     # Life and death.
@@ -117,6 +118,9 @@ class Server:
         return code
 
     def _close_pipe(self) -> None:
+        if self._http is not None:
+            self._http.close()
+            self._http = None
         assert self.process is not None
         assert self.process.stdout is not None
         self.process.stdout.close()
@@ -127,7 +131,7 @@ class Server:
 
     def __exit__(self, *exc: object) -> None:
         if self.process is not None:
-            psutil.wait_procs(self.kill(), timeout=5)
+            still_alive(self.kill(), seconds=5)
 
     # Callers.
 
@@ -140,23 +144,24 @@ class Server:
         """The official client, unchanged; errors reach the test instead of being retried."""
         return openai.OpenAI(base_url=f"{self.url}/v1", api_key=self.token, max_retries=0, timeout=60)
 
-    def http(self, **more: Any) -> httpx.Client:
-        """A plain client with the owner's token."""
-        headers = {"Authorization": f"Bearer {self.token}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=60, **more)
+    @property
+    def http(self) -> httpx.Client:
+        """A plain client with the owner's token, one for each life of the process."""
+        if self._http is None:
+            headers = {"Authorization": f"Bearer {self.token}"}
+            self._http = httpx.Client(base_url=self.url, headers=headers, timeout=60, verify=False, trust_env=False)
+        return self._http
 
     def create(self, text: str = "Tell me a story.", **fields: Any) -> dict[str, Any]:
         """Create a background response; returns the object as answered."""
         body = {"model": self.model_name, "input": text, "background": True, **fields}
-        with self.http() as http:
-            answer = http.post("/v1/responses", json=body)
+        answer = self.http.post("/v1/responses", json=body)
         assert answer.status_code == 202, answer.text
         return answer.json()
 
     def get(self, path: str) -> dict[str, Any]:
         """A JSON answer."""
-        with self.http() as http:
-            answer = http.get(path)
+        answer = self.http.get(path)
         assert answer.status_code == 200, answer.text
         return answer.json()
 
@@ -189,7 +194,7 @@ class Server:
     def stream(self, response_id: str, after: int | None = None) -> Generator[Iterator[str]]:
         """The frames of a stream as they come, comments left out."""
         params = {"stream": "true"} | ({} if after is None else {"starting_after": str(after)})
-        with self.http() as http, http.stream("GET", f"/v1/responses/{response_id}", params=params) as answer:
+        with self.http.stream("GET", f"/v1/responses/{response_id}", params=params) as answer:
             assert answer.status_code == 200
             yield split_frames(answer)
 
@@ -225,6 +230,26 @@ def thaw(process: psutil.Process) -> None:
     """Let it go on."""
     with suppress(psutil.NoSuchProcess):
         process.resume()
+
+
+def still_alive(processes: list[psutil.Process], seconds: float) -> list[psutil.Process]:
+    """Which of the processes still run after so many seconds; one that has ended and was not waited for does not."""
+    _, left = psutil.wait_procs(processes, timeout=0)
+
+    def gone() -> bool | None:
+        return None if any(map(runs, left)) else True
+
+    with suppress(AssertionError):
+        until(gone, "processes to end", seconds)
+    return [process for process in left if runs(process)]
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether a process has not ended."""
+    try:
+        return process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def data_of(frame: str) -> dict[str, Any]:

@@ -57,8 +57,7 @@ def leave_running(server: Server, policy: str) -> str:
 def leave_cancelling(server: Server, policy: str) -> str:
     """A response that is asked to end while the model does not listen."""
     found = leave_running(server, policy)
-    with server.http() as http:
-        assert http.post(f"/v1/responses/{found}/cancel").json()["status"] == "in_progress"
+    assert server.http.post(f"/v1/responses/{found}/cancel").json()["status"] == "in_progress"
     server.reaches(found, "cancelling")
     return found
 

@@ -1,39 +1,43 @@
-"""The log: one line an event on standard error, for people at a terminal and for machines elsewhere."""
+"""The log: one line an event on standard error, as JSON for machines or as text for a person at a terminal."""
 
-import logging
+import json
 import sys
-
-import structlog
+import time
+import traceback
+from typing import Any
 
 from perdure.domain.errors import PerdureError
+
+_LEVELS = {"debug": 0, "info": 1, "warning": 2, "error": 3}
+_least = _LEVELS["info"]
 
 
 def configure(level: str) -> None:
     """Set up the log of this process. `level` is debug, info, warning or error."""
-    number = logging.getLevelNamesMapping()[level.upper()]
-    human = sys.stderr.isatty()
-    renderer = structlog.dev.ConsoleRenderer() if human else structlog.processors.JSONRenderer()
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=not human),
-            *([] if human else [structlog.processors.dict_tracebacks]),
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    global _least  # noqa: PLW0603 -- a process has one standard error, and so one log
+    _least = _LEVELS[level]
 
 
-def event(name: str, **facts: object) -> None:
+def event(name: str, **facts: Any) -> None:
     """Something happened."""
-    structlog.get_logger().info(name, **facts)
+    _write("info", name, facts)
 
 
 def fault(doing: str, error: BaseException) -> None:
     """Something went wrong while `doing`. Trouble that is known by its code needs no trace; a fault of ours does."""
-    log = structlog.get_logger()
     if isinstance(error, PerdureError):
-        log.warning(doing, code=error.error_code, reason=error.message)
+        _write("warning", doing, {"code": error.error_code, "reason": error.message})
     else:
-        log.error(doing, exc_info=error)
+        _write("error", doing, {"trace": "".join(traceback.format_exception(error))})
+
+
+def _write(level: str, name: str, facts: dict[str, Any]) -> None:
+    if _LEVELS[level] < _least:
+        return
+    at = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    if sys.stderr.isatty():
+        told = " ".join(f"{key}={value}" for key, value in facts.items())
+        line = f"{at[11:19]} {level}: {name} {told}".rstrip()
+    else:
+        line = json.dumps({"at": at, "level": level, "event": name, **facts}, default=str, ensure_ascii=False)
+    print(line, file=sys.stderr, flush=True)

@@ -31,7 +31,7 @@ def build_app(service: Service, settings: Settings, version: str, names: Names) 
     ]
     app = Litestar(
         route_handlers=handlers,
-        guards=[auth.check_scope, auth.check_idempotency_key],
+        before_request=auth.check,
         exception_handlers={Exception: _rendered},
         openapi_config=openapi.config(version),
         logging_config=None,

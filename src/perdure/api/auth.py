@@ -1,19 +1,18 @@
 """Who asks, and what he may: a token for every route that is not open, and a scope for every route.
 
 The token is asked for before routing (see `gate`), so that a stranger cannot even learn which routes there are. What
-a route needs stands in its `opt`, written by `needs` or `OPEN`; one guard checks it.
+a route needs stands in its `opt`, written by `needs` or `OPEN`; `check` looks at it. It hangs on the application as
+its `before_request` and not as a guard, because the framework copies the handler for each guard of each request.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
-from litestar import Litestar
-from litestar.connection import ASGIConnection
-from litestar.handlers.base import BaseRouteHandler
+from litestar import Litestar, Request
 from litestar.routes import HTTPRoute
 
 from perdure.api.errors import WrongMethod
-from perdure.domain.errors import Forbidden, InvalidRequest, Unauthenticated
+from perdure.domain.errors import Forbidden, InvalidRequest, PerdureError, Unauthenticated
 from perdure.domain.principal import Principal, Scope
 
 TOKEN_MAX_CHARS = 512
@@ -39,29 +38,32 @@ def token(headers: Iterable[tuple[bytes, bytes]]) -> str:
     return text
 
 
-def check_scope(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """The guard of every route: the client holds the scope that the route names."""
-    if handler.opt.get("open"):
+async def check(request: Request[Principal, Any, Any]) -> None:
+    """What every request passes before its handler: the client holds the scope that the route names.
+
+    A key for idempotency would be ignored at this stage, so it is refused: it is a promise that would not be kept.
+    """
+    opt = request.scope["route_handler"].opt
+    if opt.get("open"):
         return
-    scope = handler.opt.get("scope")
-    if isinstance(scope, Scope):
-        principal: Principal = connection.scope["user"]
-        principal.require(scope)
-    elif connection.scope["type"] == "http" and connection.scope["method"] == "OPTIONS":
-        # The framework answers OPTIONS by itself; without CORS there is nobody to ask for it.
-        raise WrongMethod(_methods(connection.app, connection.scope["path_template"]))
-    else:
-        raise Forbidden("This route is closed.")
-
-
-def check_idempotency_key(connection: ASGIConnection[Any, Any, Any, Any], handler: BaseRouteHandler) -> None:
-    """The guard against a promise that is not kept: a key that would be ignored is refused."""
-    if any(name == b"idempotency-key" for name, _ in connection.scope["headers"]) and not handler.opt.get("open"):
+    scope = opt.get("scope")
+    if not isinstance(scope, Scope):
+        raise _closed(request)
+    request.user.require(scope)
+    if any(name == b"idempotency-key" for name, _ in request.scope["headers"]):
         raise InvalidRequest(
             "The header `Idempotency-Key` is not supported: repeating this request would do its work twice.",
             param="Idempotency-Key",
             code="unsupported_parameter",
         )
+
+
+def _closed(request: Request[Any, Any, Any]) -> PerdureError:
+    """The error for a route that declares no scope: deny by default."""
+    if request.scope["method"] == "OPTIONS":
+        # The framework answers OPTIONS by itself; without CORS there is nobody to ask for it.
+        return WrongMethod(_methods(request.app, request.scope["path_template"]))
+    return Forbidden("This route is closed.")
 
 
 def open_paths(app: Litestar) -> frozenset[str]:

@@ -13,12 +13,13 @@ _PREFIXES = {"response": re.compile("resp_" + _IDENT), "task": re.compile("task_
 
 def ident(request: Request[Any, Any, Any], noun: str) -> str:
     """The ident in the path. Raises `NotFound` for what cannot be a name, as for what is nobody's."""
-    return parse(request.path_params[noun], noun, param=f"{noun}_id")
+    return parse(request.path_params[noun], noun)
 
 
-def parse(name: str, noun: str, *, param: str) -> str:
+def parse(name: str, noun: str, *, param: str | None = None) -> str:
     """The ident behind an outside name."""
     found = _PREFIXES[noun].fullmatch(name)
     if found is None:
-        raise NotFound(f"There is no {noun} of that id.", param=param)
+        # In the words that the service has for a name that is nobody's, so that the two cannot be told apart.
+        raise NotFound("There is nothing of this id that this token may see.", param=param)
     return found[1]

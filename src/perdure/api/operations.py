@@ -45,7 +45,7 @@ _SSE = "text/event-stream"
 
 _CREATE: Part = {
     "summary": "Create a response",
-    "description": "Answers 200 with the finished response, with `stream` its events, and 202 at once with `background`.",
+    "description": "Answers 200 with the finished response, with `stream` its events; with `background` 202 at once.",
     "requestBody": {"required": True, "content": {"application/json": {"schema": ref("CreateResponse")}}},
     "responses": {
         **_answers(_json("The response, or its events.", "Response", _SSE), 404, 413, 415, 429),

@@ -6,15 +6,16 @@ from litestar import Request, delete, get, post
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
-from perdure.api import json_body
+from perdure.api import errors, json_body
 from perdure.api.answers import Answer, encoded, location
 from perdure.api.auth import needs
 from perdure.api.awaited import Awaited
 from perdure.api.create_body import CreateBody
 from perdure.api.idents import ident
+from perdure.api.lingering import Lingering
 from perdure.api.query import Query
 from perdure.api.sse import Stream
-from perdure.domain.errors import InvalidRequest
+from perdure.domain.errors import BodyTooLarge, InvalidRequest
 from perdure.domain.lifecycle import TERMINAL
 from perdure.domain.principal import Principal, Scope
 from perdure.engine.service import Service
@@ -44,7 +45,10 @@ class Responses:
     async def create(self, request: Request[Principal, Any, Any]) -> ASGIApp:
         """Accept work. What is sent back depends on `background` and `stream`."""
         Query(request)
-        body = await json_body.read(request.scope["headers"], request.receive, self._body_max_bytes)
+        try:
+            body = await json_body.read(request.scope["headers"], request.receive, self._body_max_bytes)
+        except BodyTooLarge as error:
+            return Lingering(errors.answer(error), 4 * self._body_max_bytes)
         asked = self._create_body.read(body)
         principal = request.user
         name = await self._service.submit(principal, asked.request, asked.received)

@@ -1,5 +1,6 @@
 """The objects of /openapi.json: those that are encoded from types are derived from them, the rest is written here."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -16,8 +17,11 @@ from perdure.ports.runtime import Statistics
 
 Schema = dict[str, Any]
 
-_OPTIONAL_MEMBERS = {ResponseError.__name__}
-"""Types that leave out members which hold nothing; all others always show every member."""
+_SOMETIMES: Mapping[str, frozenset[str]] = {
+    ResponseError.__name__: frozenset({"detail"}),
+    Task.__name__: frozenset({"history"}),
+}
+"""Members that are left out when they hold nothing; all others are always there."""
 
 
 def components() -> dict[str, Schema]:
@@ -25,8 +29,9 @@ def components() -> dict[str, Schema]:
     types = (Response, Task, TaskError, Model, Statistics)
     _, derived = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     for name, schema in derived.items():
-        if "properties" in schema and name not in _OPTIONAL_MEMBERS:
-            schema["required"] = list(schema["properties"])
+        if "properties" in schema:
+            sometimes = _SOMETIMES.get(name, frozenset())
+            schema["required"] = [member for member in schema["properties"] if member not in sometimes]
     return {**derived, **_written()}
 
 

@@ -19,7 +19,7 @@ def serve(
     model: Annotated[Path | None, typer.Option(help="A GGUF file to serve in place of the bundled model.")] = None,
 ) -> None:
     """Serve the Responses API until Ctrl-C or SIGTERM."""
-    chosen = settings.load(data=data, host=host, port=port, model=model)
+    chosen = settings.load({"data": data and str(data), "host": host, "port": port, "model": model and str(model)})
     log.configure(chosen.log_level)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         code = runner.run(bootstrap.serve(chosen, _announce))

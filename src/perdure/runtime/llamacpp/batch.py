@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from perdure.domain.model import Sampling
 from perdure.ports.runtime import End
 from perdure.runtime.llamacpp.context import Row
-from perdure.runtime.llamacpp.exactness import ROWS_MAX
+from perdure.runtime.llamacpp.plan import ROWS_MAX
 from perdure.runtime.llamacpp.sampling import NotNumbers, draw
 from perdure.runtime.llamacpp.text import Pieces, Run
 from perdure.runtime.llamacpp.wire import Draw, Drawn, Failed, Step

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.runtime.llamacpp import library as lib
-from perdure.runtime.llamacpp.exactness import ROWS_MAX
 from perdure.runtime.llamacpp.model import Model, ModelRefused
+from perdure.runtime.llamacpp.plan import ROWS_MAX
 
 
 class DecodeFailed(Exception):

@@ -1,6 +1,6 @@
 """What a resumed text must share with the undisturbed one to be bit for bit the same, and the settings that give it.
 
-Nothing here touches the library, so parent and children can both use it.
+Nothing here touches the library: this is what the parent knows.
 """
 
 import json
@@ -8,9 +8,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 
 from perdure.runtime.llamacpp import wire
-
-ROWS_MAX = 32
-"""Rows in one decode call. From 64 rows of one text on, flash attention sums in another order."""
+from perdure.runtime.llamacpp.plan import ROWS_MAX
 
 SAMPLER_VERSION = 1
 """To be raised with every change to `sampling` that can change a drawn token."""

@@ -270,4 +270,4 @@ class Log:
         """
         first = self._errors[0] if self._errors else ""
         self._errors.clear()
-        return first.split(": ", 1)[-1]
+        return first.split(": ", 1)[-1].removeprefix("error loading model: ")

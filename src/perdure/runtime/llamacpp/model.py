@@ -42,9 +42,12 @@ class Model:
         params.check_tensors = True  # 20 ms for 100 MB; without it a damaged file draws from NaN
         self.handle: int | None = library.llama_model_load_from_file(os.fsencode(path), params)
         if self.handle is None:
-            raise ModelRefused(self._log.reason() or "llama.cpp cannot load it and gives no reason")
+            raise self._refusal()
         self._vocabulary: int = library.llama_model_get_vocab(self.handle)
         self.tokens: int = library.llama_vocab_n_tokens(self._vocabulary)
+
+    def _refusal(self) -> ModelRefused:
+        return ModelRefused(f"{self.path} cannot be loaded ({self._log.reason() or 'llama.cpp gives no reason'})")
 
     def close(self) -> None:
         """Give the memory back. May be repeated."""
@@ -106,7 +109,7 @@ class Model:
         """The number formats that occur among the tensors, by name, sorted."""
         file = self.library.gguf_init_from_file(os.fsencode(self.path), lib.GgufParams(no_alloc=True))
         if file is None:
-            raise ModelRefused(self._log.reason() or "its list of tensors cannot be read")
+            raise self._refusal()
         try:
             count = self.library.gguf_get_n_tensors(file)
             kinds = {self.library.gguf_get_tensor_type(file, index) for index in range(count)}

@@ -6,8 +6,7 @@ always refused by the operating system: it may thrash the machine instead. So th
 
 from typing import NamedTuple
 
-from perdure.runtime.llamacpp.exactness import ROWS_MAX
-
+ROWS_MAX = 32  # of one decode call; `context` says why
 KV_ELEMENT_BYTES = 2  # f16
 WINDOW_STEP_TOKENS = 256  # llama.cpp rounds a slot up to this
 WINDOW_SMALL_TOKENS = 1024  # below this, fewer slots are better than a narrower window

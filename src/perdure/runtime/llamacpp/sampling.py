@@ -42,30 +42,29 @@ def draw(logits: NDArray[np.float32], sampling: Sampling, position: int) -> int:
     if sampling.temperature <= 0 or sampling.top_p <= 0:
         return int(logits.argmax())
     weights = np.exp((logits - highest) / np.float32(max(sampling.temperature, _COOLEST)))
-    number = uniform(sampling.seed, position)
-    if sampling.top_p >= 1:
-        return _pick(weights, number)
-    nucleus = nucleus_of(weights, sampling.top_p)
-    return int(nucleus[_pick(weights[nucleus], number)])
-
-
-def nucleus_of(weights: NDArray[np.float32], top_p: float) -> NDArray[np.intp]:
-    """The token ids of the nucleus, most likely first. The largest weight is 1.
-
-    Tokens over a falling threshold are always the first ones of the full order, ties included, so only they need
-    sorting once their mass suffices.
-    """
-    needed = top_p * float(weights.sum(dtype=np.float64))
-    for threshold in (2.0**-4, 2.0**-8, 2.0**-12, 2.0**-16, 0.0):
-        likely = np.flatnonzero(weights >= threshold)
-        order = likely[np.argsort(-weights[likely], kind="stable")]
-        mass = np.cumsum(weights[order], dtype=np.float64)
-        if mass[-1] >= needed:
-            break
-    return order[: int(np.searchsorted(mass, needed)) + 1]
-
-
-def _pick(weights: NDArray[np.float32], number: float) -> int:
-    """The index where the running sum passes `number` of the whole; never one of weight 0."""
+    if sampling.top_p < 1:
+        weights[~nucleus_of(weights, sampling.top_p)] = 0
     mass = np.cumsum(weights, dtype=np.float64)
-    return int(np.searchsorted(mass, number * mass[-1], side="right"))
+    # The number is below 1, so the running sum passes it: at a token whose weight is not 0.
+    return int(np.searchsorted(mass, uniform(sampling.seed, position) * mass[-1], side="right"))
+
+
+def nucleus_of(weights: NDArray[np.float32], top_p: float) -> NDArray[np.bool_]:
+    """Which tokens are in the nucleus; `weights` are between 0 and 1, `top_p` is above 0 and below 1.
+
+    Sorting a whole vocabulary takes milliseconds, so the tokens are first counted into classes by the upper half of
+    their weight's bits, which order numbers as the numbers themselves. Only the class in which the mass is reached
+    needs sorting.
+    """
+    classes = weights.view(np.uint32) >> 16
+    mass_down_to = np.cumsum(np.bincount(classes, weights=weights)[::-1])
+    needed = top_p * mass_down_to[-1]
+    full_classes = int(np.searchsorted(mass_down_to, needed))
+    border = len(mass_down_to) - 1 - full_classes
+    inside = classes > border
+    candidates = np.flatnonzero(classes == border)
+    candidates = candidates[np.argsort(-weights[candidates], kind="stable")]
+    before = mass_down_to[full_classes - 1] if full_classes else 0.0
+    mass = before + np.cumsum(weights[candidates], dtype=np.float64)
+    inside[candidates[: int(np.searchsorted(mass, needed)) + 1]] = True
+    return inside

@@ -17,12 +17,11 @@ WRITER_BUSY_MAX_MS = 5_000
 """The writer waits on its own thread; only a foreign program can hold the lock."""
 READER_BUSY_MAX_MS = 100
 """Reads run on the event loop, which must not stand still."""
-AUTOCHECKPOINT_PAGES = 1_000
 
 Pragma = tuple[str, str | int, str | int]
 """Name, value, and what SQLite must answer when it is asked afterwards."""
 
-_WRITER: tuple[Pragma, ...] = (
+WRITER: tuple[Pragma, ...] = (
     ("journal_mode", "wal", "wal"),
     # Every commit is forced to the disk before it is answered: NORMAL loses acknowledged work when the power goes.
     ("synchronous", "full", 2),
@@ -35,12 +34,12 @@ _WRITER: tuple[Pragma, ...] = (
     ("secure_delete", "on", 1),
     # A log that grew once does not keep the space for ever.
     ("journal_size_limit", LOG_SIZE_MAX_BYTES, LOG_SIZE_MAX_BYTES),
-    # The writer itself moves the log into the file between two commits: this is what bounds the log.
-    ("wal_autocheckpoint", AUTOCHECKPOINT_PAGES, AUTOCHECKPOINT_PAGES),
+    # `log.Log` does it, after the commit instead of within it.
+    ("wal_autocheckpoint", 0, 0),
     # A schema that somebody else has written cannot call functions with side effects.
     ("trusted_schema", "off", 0),
 )
-_READER: tuple[Pragma, ...] = (
+READER: tuple[Pragma, ...] = (
     ("query_only", "on", 1),
     ("trusted_schema", "off", 0),
 )
@@ -58,7 +57,7 @@ def open_writer(path: Path, vfs: str | None = None) -> apsw.Connection:
     flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE
     connection = apsw.Connection(str(path), flags=flags, vfs=vfs)
     try:
-        _set(connection, WRITER_BUSY_MAX_MS, _WRITER)
+        _set(connection, WRITER_BUSY_MAX_MS, WRITER)
         sync_folder(path.parent)
     except BaseException:
         connection.close()
@@ -75,7 +74,7 @@ def open_reader(path: Path, vfs: str | None = None) -> apsw.Connection:
     """A connection that cannot write. It must be closed before the writer, or the log files stay behind."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
     try:
-        _set(connection, READER_BUSY_MAX_MS, _READER)
+        _set(connection, READER_BUSY_MAX_MS, READER)
     except BaseException:
         connection.close()
         raise

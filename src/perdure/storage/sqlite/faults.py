@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apsw
 
-from perdure.domain.errors import RefusedToStart, StorageFailed, StorageFull
+from perdure.domain.errors import RefusedToStart, StorageFailed, StorageFull, Unavailable
 
 _log = logging.getLogger(__name__)
 
@@ -32,11 +32,18 @@ _TROUBLE = (
 
 def translated(error: Exception, connection: apsw.Connection) -> Exception:
     """The error as the callers of a store know it."""
+    found = _translated(error, connection)
+    if found is not error:
+        found.__cause__ = error
+    if isinstance(found, Unavailable):
+        _log.error("%s: %s: %s", found.error_code, type(error).__name__, error)
+    return found
+
+
+def _translated(error: Exception, connection: apsw.Connection) -> Exception:
     if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _no_room(connection)):
-        _log.error("the disk is full: %s", error)
         return StorageFull("The disk is full; nothing was written. Free some space and try again.")
     if isinstance(error, _TROUBLE):
-        _log.error("the database cannot be used: %s: %s", type(error).__name__, error)
         return StorageFailed("The database cannot be used at the moment; nothing was written. The log says why.")
     if isinstance(error, apsw.ConstraintError):
         return AssertionError(str(error))

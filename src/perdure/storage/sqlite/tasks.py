@@ -13,7 +13,7 @@ from perdure.domain.lifecycle import TERMINAL, Status
 from perdure.domain.recovery import OnRestart
 from perdure.ports.storage import Attempt, Change, NewTask, StaleTask, TaskRecord
 from perdure.storage.sqlite import events
-from perdure.storage.sqlite.query import certain, row, rows, value
+from perdure.storage.sqlite.query import row, rows, value
 from perdure.storage.sqlite.statements import load
 from perdure.storage.sqlite.tokens import packed, unpacked
 
@@ -51,7 +51,8 @@ def submit(connection: apsw.Connection, new: NewTask, queue_max: int) -> None:
     """Write a new task."""
     if value(connection, _QUEUED_UP_TO, {"most": queue_max}) == queue_max:
         raise QueueFull(f"{queue_max} tasks wait already; try again later.")
-    task_id: int = certain(connection, _INSERT_TASK, _task_columns(new))
+    rows(connection, _INSERT_TASK, _task_columns(new))
+    task_id = connection.last_insert_rowid()
     large = {"request": new.request.decode(), "received": new.received.decode(), "prompt": packed(new.prompt)}
     rows(connection, _INSERT_RESPONSE, {"id": task_id, **large})
     events.append(connection, task_id, 0, new.events)

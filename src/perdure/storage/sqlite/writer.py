@@ -14,6 +14,7 @@ makes the next one. Nobody waits for a timer: an idle writer starts at once.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
@@ -24,8 +25,11 @@ import apsw
 
 from perdure.domain.errors import StorageFull, Unavailable
 from perdure.storage.sqlite.faults import translated
+from perdure.storage.sqlite.log import Log
 from perdure.storage.sqlite.query import rows
 from perdure.storage.sqlite.statements import load
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Operation = Callable[[apsw.Connection], Any]
@@ -56,15 +60,17 @@ class Writer:
         self._idle = asyncio.Event()
         self._idle.set()
         self._connection: apsw.Connection | None = None
+        self._log: Log | None = None
         self._closed = False
 
     async def start(self, connect: Callable[[], apsw.Connection]) -> None:
         """Open the connection, on the thread."""
         try:
-            self._connection = await self._loop.run_in_executor(self._thread, connect)
+            connection = await self._loop.run_in_executor(self._thread, connect)
         except BaseException:
             self._thread.shutdown(wait=False)
             raise
+        self._connection, self._log = connection, Log(connection)
 
     async def write(self, operation: Callable[[apsw.Connection], T]) -> T:
         """Make an operation and return its value once it is durable. It may run twice; only one run is kept."""
@@ -83,7 +89,7 @@ class Writer:
         self._closed = True
         await self._idle.wait()
         if self._connection is not None:
-            await self._loop.run_in_executor(self._thread, self._connection.close)
+            await self._loop.run_in_executor(self._thread, _close, self._connection)
             self._connection = None
         self._thread.shutdown()
 
@@ -105,6 +111,8 @@ class Writer:
                 done.set_result(outcome.value)
             else:
                 done.set_exception(outcome.error)
+        if self._log is not None and self._log.is_long:
+            self._thread.submit(self._log.shorten)
         self._next_batch()
 
 
@@ -154,6 +162,14 @@ def _bury(connection: apsw.Connection) -> None:
         rows(connection, _COMMIT)
     except apsw.Error:
         _roll_back(connection)
+
+
+def _close(connection: apsw.Connection) -> None:
+    try:
+        connection.close()
+    except apsw.Error as error:
+        # Closing moves the log into the file. Where the disk refuses, the log stays, and the next start reads it.
+        _log.warning("the log was left beside the database: %s", error)
 
 
 def _roll_back(connection: apsw.Connection) -> None:

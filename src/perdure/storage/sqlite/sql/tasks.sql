@@ -8,7 +8,7 @@ INSERT INTO tasks (
 ) VALUES (
     :ident, :client_id, 'response', :model, 'queued', :on_restart, :background, :stored, :exact, :next_seq,
     :prompt_tokens, :created_at
-) RETURNING id;
+);
 
 -- name: insert_response
 INSERT INTO responses (id, request, received, prompt) VALUES (:id, :request, :received, :prompt);

@@ -1,0 +1,268 @@
+"""`batch` over a real context: fairness, ends, stops, and texts that do not depend on their neighbours."""
+
+import random
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from perdure.runtime.llamacpp.batch import Batch, share
+from perdure.runtime.llamacpp.context import Context, Row
+from perdure.runtime.llamacpp.model import Model
+from perdure.runtime.llamacpp.plan import ROWS_MAX
+from perdure.runtime.llamacpp.wire import Draw, Drawn, Step
+
+WINDOW = 1024
+
+
+class Watched(Context):
+    """A context that keeps the rows of every call."""
+
+    def __init__(self, model: Model, *, slots: int) -> None:
+        super().__init__(model, slots=slots, window=WINDOW, threads=1)
+        self.calls: list[list[Row]] = []
+
+    def decode(self, rows: Sequence[Row]) -> None:
+        self.calls.append(list(rows))
+        super().decode(rows)
+
+
+@contextmanager
+def batch_of(model: Model, slots: int = 4) -> Generator[tuple[Batch, Watched]]:
+    context = Watched(model, slots=slots)
+    try:
+        yield Batch(context, model, slots=slots, window=WINDOW), context
+    finally:
+        context.close()
+
+
+def job(run: int = 1, *, prompt: int = 20, tokens: int = 40, temperature: float = 1.0) -> Draw:
+    words = random.Random(run)
+    return Draw(
+        run=run,
+        prompt=tuple(words.randrange(3, 259) for _ in range(prompt)),
+        done=(),
+        temperature=temperature,
+        top_p=1.0 if run % 3 else 0.9,
+        seed=run,
+        tokens_max=tokens,
+    )
+
+
+def resumed(made: Draw, done: tuple[int, ...]) -> Draw:
+    return Draw(made.run, made.prompt, done, made.temperature, made.top_p, made.seed, made.tokens_max)
+
+
+def step(batch: Batch) -> Step:
+    batch.step()
+    return batch.report()
+
+
+def alone(model: Model, made: Draw) -> list[Drawn]:
+    """The pieces of a text that has an engine to itself."""
+    with batch_of(model, slots=1) as (batch, _):
+        batch.add(made)
+        pieces: list[Drawn] = []
+        while batch.busy:
+            pieces += step(batch).drawn
+        return pieces
+
+
+def tokens_of(pieces: Sequence[Drawn]) -> tuple[int, ...]:
+    return tuple(token for piece in pieces for token in piece.tokens)
+
+
+def text_of(pieces: Sequence[Drawn]) -> str:
+    return "".join(piece.text for piece in pieces)
+
+
+@given(wanted=st.lists(st.integers(1, 500), min_size=1, max_size=ROWS_MAX))
+def test_rows_are_shared_so_that_nobody_stalls(wanted: list[int]) -> None:
+    """Everybody gets at least one, nobody more than he wants, none is wasted, and no one has much less than another
+    who could have had more.
+    """
+    given_rows = share(wanted, ROWS_MAX)
+    assert all(1 <= rows <= want for rows, want in zip(given_rows, wanted, strict=True))
+    assert sum(given_rows) == min(ROWS_MAX, sum(wanted))
+    held_back = [rows for rows, want in zip(given_rows, wanted, strict=True) if rows < want]
+    assert max(given_rows) - min(held_back, default=max(given_rows)) <= ROWS_MAX // 2
+
+
+def test_no_call_has_more_rows_than_allowed(tiny: Model) -> None:
+    """Long prompts and drawing texts together fill the calls; each text that draws has one row in every call."""
+    with batch_of(tiny) as (batch, context):
+        for run, prompt in enumerate((300, 2, 3, 500), start=1):
+            batch.add(job(run, prompt=prompt, tokens=30))
+        while batch.busy:
+            step(batch)
+    assert max(len(rows) for rows in context.calls) == ROWS_MAX
+    for rows in context.calls[1:20]:
+        assert sum(row.slot == 1 for row in rows) == 1
+        assert sum(row.slot in (0, 3) for row in rows) == ROWS_MAX - 2
+
+
+def test_a_text_ends_at_its_limit(tiny: Model) -> None:
+    """With exactly as many tokens, the last piece saying so, and the slot free."""
+    pieces = alone(tiny, job(tokens=50))
+    assert len(tokens_of(pieces)) == 50
+    assert [piece.end for piece in pieces[-2:]] == [None, "length"]
+
+
+def test_a_text_ends_with_the_models_mark(tiny: Model) -> None:
+    """The mark's id is the last token and shows no text. A cold draw after its own mark meets one soon enough."""
+    pieces: list[Drawn] = []
+    for seed in range(1, 40):
+        made = Draw(seed, (5, 6, 7), (), 60.0, 1.0, seed, 400)
+        pieces = alone(tiny, made)
+        if pieces[-1].end == "stop":
+            break
+    assert pieces[-1].end == "stop"
+    assert tiny.ends(tokens_of(pieces)[-1])
+    assert not any(tiny.ends(token) for token in tokens_of(pieces)[:-1])
+
+
+def test_what_is_already_at_its_end_ends_at_once(tiny: Model) -> None:
+    """Nothing is read for it, and it takes no slot."""
+    with batch_of(tiny, slots=1) as (batch, context):
+        batch.add(resumed(job(1, tokens=3), (40, 41, 42)))
+        batch.add(resumed(job(2, tokens=9), (40, 2)))
+        assert not batch.busy
+        assert batch.report().drawn == (Drawn(1, "", (), "length"), Drawn(2, "", (), "stop"))
+        assert context.calls == []
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        (Draw(1, (), (), 1.0, 1.0, 0, 5), "prompt is empty"),
+        (Draw(1, (5, 288), (), 1.0, 1.0, 0, 5), "no token 288"),
+        (Draw(1, (5,), (-1,), 1.0, 1.0, 0, 5), "no token -1"),
+        (Draw(1, (5,) * 1000, (), 1.0, 1.0, 0, 25), "window of 1024"),
+    ],
+)
+def test_a_job_that_cannot_be_done_fails_with_a_reason(tiny: Model, wrong: Draw, reason: str) -> None:
+    """Before the library sees it, which would abort the process over some of these."""
+    with batch_of(tiny) as (batch, _):
+        batch.add(wrong)
+        (failed,) = batch.report().failed
+        assert reason in failed.reason
+        assert not batch.busy
+
+
+def test_logits_that_are_no_numbers_fail_one_job_only(tiny: Model) -> None:
+    """The others draw on."""
+
+    class Sick(Watched):
+        def logits(self, index: int) -> NDArray[np.float32]:
+            values = super().logits(index).copy()
+            if self.calls[-1][index].slot == 0:
+                values[7] = float("nan")
+            return values
+
+    context = Sick(tiny, slots=2)
+    batch = Batch(context, tiny, slots=2, window=WINDOW)
+    batch.add(job(1, prompt=2))
+    batch.add(job(2, prompt=2, tokens=5))
+    first = step(batch)
+    assert [failed.run for failed in first.failed] == [1]
+    pieces = list(first.drawn)
+    while batch.busy:
+        pieces += step(batch).drawn
+    assert tokens_of(pieces) == tokens_of(alone(tiny, job(2, prompt=2, tokens=5)))
+    context.close()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3, 40])
+def test_a_stopped_job_frees_its_slot_at_once(tiny: Model, steps: int) -> None:
+    """Before it was read, while it is read (90 tokens are three calls), and while it draws: the only slot serves the
+    next job, which is not disturbed by what was there.
+    """
+    with batch_of(tiny, slots=1) as (batch, _):
+        batch.add(job(1, prompt=90, tokens=500))
+        for _ in range(steps):
+            step(batch)
+        batch.stop(1)
+        assert batch.report().freed == (1,)
+        assert not batch.busy
+        batch.add(job(2))
+        pieces: list[Drawn] = []
+        while batch.busy:
+            pieces += step(batch).drawn
+    assert pieces == alone(tiny, job(2))
+
+
+def test_the_counters_tell_reading_from_drawing(tiny: Model) -> None:
+    """Prompt rows on one side, drawn tokens on the other."""
+    with batch_of(tiny) as (batch, _):
+        batch.add(job(1, prompt=70, tokens=10))
+        batch.add(job(2, prompt=3, tokens=4))
+        last = batch.report()
+        while batch.busy:
+            last = step(batch)
+    assert (last.tokens_read, last.tokens_drawn) == (73, 14)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("prompt", [20, 700])
+def test_a_text_can_be_resumed_at_every_piece(tiny: Model, temperature: float, prompt: int) -> None:
+    """All resumptions at once, four at a time, coming and going as slots are free: each gives the rest exactly.
+
+    The long prompt is read in many calls, and its text crosses the lengths at which the library changes its way of
+    summing.
+    """
+    made = job(5, prompt=prompt, tokens=40, temperature=temperature)
+    whole = alone(tiny, made)
+    cuts = list(range(len(whole))) if prompt < 100 else list(range(0, len(whole), 6))
+    jobs = [resumed(made, tokens_of(whole[:cut])) for cut in cuts]
+    rests = together(tiny, jobs, random.Random(1))
+    for cut, rest in zip(cuts, rests, strict=True):
+        assert rest == [(piece.text, piece.tokens, piece.end) for piece in whole[cut:]]
+
+
+def test_texts_do_not_depend_on_their_neighbours(tiny: Model) -> None:
+    """Forty jobs of all lengths, greedy and drawn, arriving at random; some are stopped on the way."""
+    chance = random.Random(7)
+    jobs = [
+        job(n, prompt=chance.randrange(1, 120), tokens=chance.randrange(1, 60), temperature=float(n % 2))
+        for n in range(1, 41)
+    ]
+    stops = {n: chance.randrange(1, 30) for n in range(0, 40, 5)}
+    for n, pieces in enumerate(together(tiny, jobs, chance, stops)):
+        expected = [(piece.text, piece.tokens, piece.end) for piece in alone(tiny, jobs[n])]
+        assert pieces == (expected[: len(pieces)] if n in stops else expected)
+
+
+Piece = tuple[str, tuple[int, ...], str | None]
+
+
+def together(
+    model: Model, jobs: list[Draw], chance: random.Random, stops: dict[int, int] | None = None
+) -> list[list[Piece]]:
+    """The pieces of each job, all in one engine of four slots; `stops` gives a job's steps until it is stopped."""
+    got: list[list[Piece]] = [[] for _ in jobs]
+    ages = dict(stops or {})
+    waiting = list(range(len(jobs)))
+    live: set[int] = set()
+    with batch_of(model) as (batch, _):
+        while waiting or live:
+            while waiting and len(live) < 4 and chance.random() < 0.7:
+                n = waiting.pop(0)
+                live.add(n)
+                made = jobs[n]
+                batch.add(Draw(n, made.prompt, made.done, made.temperature, made.top_p, made.seed, made.tokens_max))
+            if batch.busy:
+                batch.step()
+            for drawn in batch.report().drawn:
+                got[drawn.run].append((drawn.text, drawn.tokens, drawn.end))
+                if drawn.end is not None:
+                    live.discard(drawn.run)
+            for n in [n for n in live if n in ages]:
+                ages[n] -= 1
+                if ages[n] == 0:
+                    batch.stop(n)
+                    live.discard(n)
+    return got

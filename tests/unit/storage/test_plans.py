@@ -1,0 +1,31 @@
+"""No statement reads a whole table: a million finished tasks must cost the others nothing."""
+
+import re
+
+import apsw
+import pytest
+
+from perdure.storage.sqlite.statements import load
+
+BOUNDED = {
+    "queued_up_to",  # the queue, up to its bound
+    "next_queued",  # the first entry of the queue
+    "boot", "bury",  # one row
+    "keep_client",  # the check of what points to a client, which SQLite makes only if its number changes
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("file", ["tasks", "lists", "events", "service"])
+def test_every_statement_finds_its_rows_by_an_index(database: apsw.Connection, file: str) -> None:
+    """SEARCH, never SCAN and never a sort."""
+    for name, sql in load(file).items():
+        names = set(re.findall(r":([a-z_]+)", re.sub(r"--.*", "", sql)))
+        bindings = dict.fromkeys(names, 0) if names else (0,) * sql.count("?")
+        plan = [detail for *_, detail in database.execute(f"EXPLAIN QUERY PLAN {sql}", bindings)]
+        slow = [step for step in plan if _is_slow(step)]
+        assert not slow or name in BOUNDED, (name, plan)
+
+
+def _is_slow(step: str) -> bool:
+    # json_each reads the handful of values that it is given.
+    return (step.startswith("SCAN") and "json_each" not in step) or "TEMP B-TREE" in step

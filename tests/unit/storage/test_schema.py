@@ -1,0 +1,106 @@
+"""What the schema itself refuses, whichever program writes: each statement here is one that must fail."""
+
+import apsw
+import pytest
+
+SETUP = """
+INSERT INTO clients (id, name, token_hash, token_prefix, scopes, created_at)
+VALUES (1, 'owner', zeroblob(32), 'x', '', 1);
+INSERT INTO tasks (
+    id, ident, client_id, kind, model, status, on_restart, background, stored, exact, next_seq, prompt_tokens,
+    created_at, finished_at
+) VALUES
+    (1, 'open', 1, 'response', 'm', 'running', 'resume', 1, 1, 1, 3, 0, 1, NULL),
+    (2, 'done', 1, 'response', 'm', 'completed', 'resume', 1, 1, 1, 3, 0, 1, 9);
+INSERT INTO responses VALUES (1, '{}', '{}', x''), (2, '{}', '{}', x'');
+INSERT INTO task_events (task_id, seq, type, data) VALUES
+    (1, 0, 'response.created', NULL), (1, 1, 'response.queued', '{}'),
+    (2, 0, 'response.created', NULL), (2, 1, 'response.completed', '{}');
+INSERT INTO event_bodies (task_id, seq, data, snapshot) VALUES (1, 0, '{', '{}'), (2, 0, '{', '{}');
+INSERT INTO idempotency_keys (client_id, operation, key_hash, request_digest, task_id, created_at)
+VALUES (1, 'create', zeroblob(32), zeroblob(32), 2, 1);
+"""
+
+REFUSED = {
+    "an unknown status": "UPDATE tasks SET status = 'paused' WHERE id = 1",
+    "an unknown policy": "UPDATE tasks SET on_restart = 'pray' WHERE id = 1",
+    "an end without its time": "UPDATE tasks SET status = 'failed' WHERE id = 1",
+    "a time without an end": "UPDATE tasks SET finished_at = 9 WHERE id = 1",
+    "another end": "UPDATE tasks SET status = 'cancelled' WHERE id = 2",
+    "a way back": "UPDATE tasks SET status = 'queued', finished_at = NULL WHERE id = 2",
+    "another time of the end": "UPDATE tasks SET finished_at = 10 WHERE id = 2",
+    "numbers for events after the end": "UPDATE tasks SET next_seq = 9 WHERE id = 2",
+    "text as a number": "UPDATE tasks SET next_seq = 'many' WHERE id = 1",
+    "the end of an unfinished task's row": "DELETE FROM tasks WHERE id = 1",
+    "the end of an unfinished response": "DELETE FROM responses WHERE id = 1",
+    "the end of an unfinished task's event": "DELETE FROM task_events WHERE task_id = 1 AND seq = 1",
+    "the end of an unfinished task's large event": "DELETE FROM event_bodies WHERE task_id = 1",
+    "a task that goes before its events": "DELETE FROM tasks WHERE id = 2",
+    "a changed event": "UPDATE task_events SET data = '[]' WHERE task_id = 1 AND seq = 1",
+    "a changed event of a finished task": "UPDATE task_events SET type = 'x' WHERE task_id = 2 AND seq = 1",
+    "a changed snapshot": "UPDATE event_bodies SET snapshot = '[]' WHERE task_id = 1",
+    "an event twice": "INSERT INTO task_events VALUES (1, 1, 'x', '{}', NULL)",
+    "a number that was not given out": "INSERT INTO task_events VALUES (1, 3, 'x', '{}', NULL)",
+    "a second end": "INSERT INTO task_events VALUES (2, 2, 'response.failed', '{}', NULL)",
+    "an event after the end": "INSERT INTO task_events VALUES (2, 2, 'x', '{}', NULL)",
+    "an event of no task": "INSERT INTO task_events VALUES (3, 0, 'x', '{}', NULL)",
+    "half a token": "INSERT INTO task_events VALUES (1, 2, 'x', '{}', x'000000')",
+    "a large event without its event": "INSERT INTO event_bodies (task_id, seq, data) VALUES (1, 2, '{}')",
+    "a task of nobody": "UPDATE tasks SET client_id = 7 WHERE id = 1",
+    "two tasks of one name": "UPDATE tasks SET ident = 'done' WHERE id = 1",
+    "a token digest that is none": "UPDATE clients SET token_hash = x'00'",
+    "a key used twice": "INSERT INTO idempotency_keys SELECT NULL, 1, 'create', key_hash, key_hash, 1, 1, 1"
+    " FROM idempotency_keys",
+    "a second service": "INSERT INTO service_config (id, service_id) VALUES (2, lower(hex(zeroblob(16))))",
+}
+
+
+def content(database: apsw.Connection) -> dict[str, list[object]]:
+    """Every row of every table."""
+    tables = database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    return {str(name): list(database.execute(f'SELECT * FROM "{name}"')) for (name,) in tables}  # noqa: S608 -- its own names
+
+
+@pytest.mark.proves("P5", "P7")
+@pytest.mark.parametrize("statement", REFUSED.values(), ids=list(REFUSED))
+def test_the_schema_refuses(database: apsw.Connection, statement: str) -> None:
+    """Direct SQL meets the same rules as the program."""
+    database.execute(SETUP)
+    before = content(database)
+    with pytest.raises(apsw.ConstraintError):
+        database.execute(statement)
+    assert content(database) == before
+
+
+@pytest.mark.proves("P4")
+def test_a_gap_in_the_journal_is_refused(database: apsw.Connection) -> None:
+    """An event needs the one before it."""
+    database.execute(SETUP)
+    database.execute("UPDATE tasks SET next_seq = 9 WHERE id = 1")
+    with pytest.raises(apsw.ConstraintError, match="follows its predecessor"):
+        database.execute("INSERT INTO task_events VALUES (1, 3, 'x', '{}', NULL)")
+    database.execute("INSERT INTO task_events VALUES (1, 2, 'x', '{}', NULL)")
+    database.execute("INSERT INTO task_events VALUES (1, 3, 'x', '{}', NULL)")
+
+
+def test_a_key_outlives_the_task_that_it_named(database: apsw.Connection) -> None:
+    """It is told that there is none any more."""
+    database.execute(SETUP)
+    for table in ("event_bodies", "task_events"):
+        database.execute(f"DELETE FROM {table} WHERE task_id = 2")  # noqa: S608 -- two fixed names
+    database.execute("DELETE FROM responses WHERE id = 2")
+    database.execute("DELETE FROM tasks WHERE id = 2")
+    assert database.execute("SELECT task_id FROM idempotency_keys").fetchall() == [(None,)]
+
+
+@pytest.mark.proves("P1", "P2")
+def test_the_families_of_tables_are_there_and_no_model_file(database: apsw.Connection) -> None:
+    """A model is its metadata, its digest and the path to a file that stays outside."""
+    rows = database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    families = {
+        "service_config", "clients", "models", "responses", "tasks", "task_events", "idempotency_keys",
+    }  # fmt: skip
+    assert families <= {name for (name,) in rows}
+    columns = database.execute("SELECT name, type FROM pragma_table_info('models')").fetchall()
+    assert "BLOB" not in {kind for _, kind in columns}
+    assert {"digest", "path", "size_bytes"} <= {name for name, _ in columns}

@@ -1,0 +1,174 @@
+"""One thread, many callers, few commits."""
+
+import asyncio
+from collections.abc import Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from perdure.domain.errors import StorageFull, Unavailable
+from perdure.storage.sqlite.connection import open_writer
+from perdure.storage.sqlite.query import rows, value
+from perdure.storage.sqlite.writer import BATCH_MAX_OPERATIONS, Writer
+
+
+class Bench:
+    """A writer on a table of numbers, and a count of its commits."""
+
+    def __init__(self, path: Path) -> None:
+        self.commits = 0
+        self._path = path
+
+    async def writer(self) -> Writer:
+        """A started writer."""
+        writer = Writer()
+        await writer.start(self._connect)
+        return writer
+
+    def _connect(self) -> apsw.Connection:
+        connection = open_writer(self._path)
+        connection.execute("CREATE TABLE numbers (n INTEGER PRIMARY KEY, data BLOB) STRICT")
+        connection.execute("CREATE TABLE service_config (commits_refused INTEGER NOT NULL) STRICT")
+        connection.execute("INSERT INTO service_config VALUES (0)")
+        connection.set_commit_hook(self._count)
+        return connection
+
+    def _count(self) -> bool:
+        self.commits += 1
+        return False
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """A bench with an empty table."""
+    return Bench(tmp_path / "numbers.db")
+
+
+def put(connection: apsw.Connection, number: int, size: int = 0) -> int:
+    """Keep a number, which must be new."""
+    rows(connection, "INSERT INTO numbers VALUES (?, zeroblob(?))", (number, size))
+    return number
+
+
+def kept(connection: apsw.Connection) -> list[int]:
+    """The numbers."""
+    return [number for (number,) in rows(connection, "SELECT n FROM numbers ORDER BY n")]
+
+
+def play(test: Coroutine[Any, Any, None]) -> None:
+    """Run a test on an event loop."""
+    asyncio.run(test)
+
+
+def test_callers_share_commits(bench: Bench) -> None:
+    """Two hundred who come at once need one or two."""
+
+    async def test() -> None:
+        writer = await bench.writer()
+        calls = [writer.write(lambda it, n=n: put(it, n)) for n in range(200)]
+        assert await asyncio.gather(*calls) == list(range(200))
+        assert bench.commits <= 2
+        await writer.close()
+
+    play(test())
+
+
+def test_a_batch_has_a_bound(bench: Bench) -> None:
+    """Whatever is more goes into the next, in the order of the calls."""
+
+    async def test() -> None:
+        writer = await bench.writer()
+        many = BATCH_MAX_OPERATIONS + 1
+        calls = [
+            writer.write(lambda it, n=n: (put(it, n), value(it, "SELECT max(n) FROM numbers"))) for n in range(many)
+        ]
+        assert await asyncio.gather(*calls) == [(n, n) for n in range(many)]
+        assert bench.commits == 2
+        await writer.close()
+
+    play(test())
+
+
+def test_a_failing_operation_is_undone_alone(bench: Bench) -> None:
+    """Its own earlier statements too."""
+
+    def two(connection: apsw.Connection) -> None:
+        put(connection, 100)
+        raise ValueError("after the first half")
+
+    async def test() -> None:
+        writer = await bench.writer()
+        calls: list[Coroutine[Any, Any, int | None]] = [writer.write(partial(put, number=1)), writer.write(two)]
+        calls += [writer.write(partial(put, number=number)) for number in (1, 2)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(result) for result in results] == [int, ValueError, AssertionError, int]
+        assert await writer.write(kept) == [1, 2]
+        assert bench.commits == 2
+        await writer.close()
+
+    play(test())
+
+
+def test_a_cancelled_caller_undoes_nothing(bench: Bench) -> None:
+    """Before his batch begins and while it is under way."""
+
+    async def test() -> None:
+        writer = await bench.writer()
+        early = asyncio.create_task(writer.write(lambda it: put(it, 1)))
+        await asyncio.sleep(0)
+        early.cancel()
+        beside = asyncio.create_task(writer.write(lambda it: put(it, 2)))
+        begun = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def slow(connection: apsw.Connection) -> None:
+            loop.call_soon_threadsafe(begun.set)
+            put(connection, 3)
+
+        late = asyncio.create_task(writer.write(slow))
+        await begun.wait()
+        late.cancel()
+        assert await beside == 2
+        assert await writer.write(kept) == [1, 2, 3]
+        assert early.cancelled()
+        assert late.cancelled()
+        await writer.close()
+
+    play(test())
+
+
+def test_one_who_asks_for_too_much_does_not_take_the_others_with_him(bench: Bench) -> None:
+    """Only he is told that the disk is full, and the writer goes on."""
+
+    async def test() -> None:
+        writer = await bench.writer()
+        await writer.write(lambda it: put(it, 0))
+        await writer.write(lambda it: it.pragma("max_page_count", it.pragma("page_count") + 5))
+        sizes = [10, 1_000_000, 10]
+        calls = [writer.write(lambda it, n=n, size=size: put(it, n, size)) for n, size in enumerate(sizes, 1)]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(result) for result in results] == [int, StorageFull, int]
+        await writer.write(lambda it: it.pragma("max_page_count", 1_000_000))
+        await writer.write(lambda it: put(it, 4, 1_000_000))
+        assert await writer.write(kept) == [0, 1, 3, 4]
+        await writer.close()
+
+    play(test())
+
+
+def test_a_closed_writer_takes_nothing(bench: Bench) -> None:
+    """But what it had taken is made."""
+
+    async def test() -> None:
+        writer = await bench.writer()
+        call = asyncio.create_task(writer.write(lambda it: put(it, 1)))
+        await asyncio.sleep(0)
+        await writer.close()
+        assert await call == 1
+        with pytest.raises(Unavailable):
+            await writer.write(kept)
+
+    play(test())
