@@ -38,27 +38,30 @@ class Conformance:
         self.failed: set[str] = set()
         self.marked: dict[str, set[str]] = {}
 
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Note which requirement each test says it proves."""
-        for item in items:
-            for mark in item.iter_markers("proves"):
-                for each in mark.args:
-                    self.marked.setdefault(str(each), set()).add(_plain(item.nodeid))
-
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Note what passed; of a test with several parameters, all have to."""
+        """Send along what the test says that it proves; the test may run in another process than this check."""
         report = yield
-        name = _plain(item.nodeid)
-        if report.when == "call" and report.passed:
-            self.passed.add(name)
-        elif report.failed or report.skipped:
-            self.failed.add(name)
+        if report.when == "call":
+            report.user_properties += [
+                ("proves", str(each)) for mark in item.iter_markers("proves") for each in mark.args
+            ]
         return report
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note what passed; of a test with several parameters, all have to."""
+        name = report.nodeid.split("[", 1)[0]
+        if report.failed or report.skipped:
+            self.failed.add(name)
+        elif report.when == "call":
+            self.passed.add(name)
+        for key, value in report.user_properties:
+            if key == "proves":
+                self.marked.setdefault(str(value), set()).add(name)
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Turn a run red whose document claims more than the run has shown."""
-        if not self.enforced or exitstatus != pytest.ExitCode.OK:
+        if not self.enforced or hasattr(session.config, "workerinput") or exitstatus != pytest.ExitCode.OK:
             return
         problems = list(self.problems(CONFORMANCE.read_text()))
         if problems:
@@ -81,8 +84,3 @@ class Conformance:
         for name, tests in sorted(self.marked.items()):
             for test in sorted(tests - named.get(name, set())):
                 yield f"{name}: {test} says that it proves this, and the document does not name it"
-
-
-def _plain(nodeid: str) -> str:
-    """A test without its parameters."""
-    return nodeid.split("[", 1)[0]

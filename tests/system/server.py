@@ -27,7 +27,7 @@ TERMINAL = {"completed", "incomplete", "failed", "cancelled"}
 class Server:
     """One data folder and the process that serves it, if one runs."""
 
-    def __init__(self, data: Path, model: Path | None = None, **settings: object) -> None:
+    def __init__(self, data: Path, model: Path | None = None, **settings: Any) -> None:
         self.data = data
         self.model = model
         self.settings = settings
@@ -138,7 +138,12 @@ class Server:
     @property
     def token(self) -> str:
         """The owner's token."""
-        return (self.data / "owner.token").read_text().strip()
+        return self.token_path.read_text().strip()
+
+    @property
+    def token_path(self) -> Path:
+        """Where the owner's token lies."""
+        return self.data / "owner.token"
 
     def client(self) -> openai.OpenAI:
         """The official client, unchanged; errors reach the test instead of being retried."""

@@ -8,9 +8,11 @@ import pytest
 
 from tests.system.server import Server, check_log, deltas_of, still_alive, text_of
 
-MANY_CRASHES = {"crashes_max": 1000}  # kills come faster than progress here; the bound has a test of its own
-SAMPLED = {"temperature": 0.9, "top_p": 0.95}
-GREEDY = {"temperature": 0}
+MANY_CRASHES: dict[str, Any] = {
+    "crashes_max": 1000
+}  # kills come faster than progress here; the bound has a test of its own
+SAMPLED: dict[str, Any] = {"temperature": 0.9, "top_p": 0.95}
+GREEDY: dict[str, Any] = {"temperature": 0}
 PROMPTS = ["Tell me of the sea.", "Why is the sky blue?", "What is a good day?", "Name seven fruits."]
 
 

@@ -1,6 +1,7 @@
 """The log: one line an event on standard error, as JSON for machines or as text for a person at a terminal."""
 
 import json
+import logging
 import sys
 import time
 import traceback
@@ -16,6 +17,19 @@ def configure(level: str) -> None:
     """Set up the log of this process. `level` is debug, info, warning or error."""
     global _least  # noqa: PLW0603 -- a process has one standard error, and so one log
     _least = _LEVELS[level]
+    logging.basicConfig(handlers=[_Others()], level=logging.WARNING, force=True)
+
+
+class _Others(logging.Handler):
+    """What libraries, and rooms that know only the standard log, have to say."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line."""
+        level = record.levelname.lower()
+        facts: dict[str, Any] = {"logger": record.name}
+        if record.exc_info and record.exc_info[1]:
+            facts["trace"] = "".join(traceback.format_exception(record.exc_info[1]))
+        _write(level if level in _LEVELS else "error", record.getMessage(), facts)
 
 
 def event(name: str, **facts: Any) -> None:

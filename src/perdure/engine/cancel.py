@@ -27,8 +27,7 @@ class Cancel:
 
     async def _once(self, record: TaskRecord) -> None:
         if record.status is Status.RUNNING:
-            note = "cancel requested"
-            record = await self._recorder.move(record, step(record.status, Cause.CANCEL), note=note)
+            record = await self._request(record.ident, record.id)
         run = self._run_of(record.id)
         if record.status is Status.CANCELLING and run is not None:
             run.poke()
@@ -36,3 +35,11 @@ class Cancel:
         await self._recorder.close_cancelled(record, await self._recorder.journal(record))
         if run is not None:
             run.poke()
+
+    async def _request(self, ident: str, task_id: int) -> TaskRecord:
+        """running -> cancelling, in turn with the run, which may be writing its text at this moment."""
+        async with self._recorder.turn(task_id):
+            record = await self._store.task(ident)
+            if record is None or record.status is not Status.RUNNING:
+                raise StaleTask(f"task {task_id} has moved on")
+            return await self._recorder.move(record, step(record.status, Cause.CANCEL), note="cancel requested")

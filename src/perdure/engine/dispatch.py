@@ -3,10 +3,9 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from perdure.domain.errors import PerdureError
 from perdure.domain.lifecycle import Cause, Status, step
 from perdure.domain.limits import DISPATCH_POLL_SECONDS
-from perdure.engine.record import Recorder
+from perdure.engine.record import UNCLAIMED, Recorder
 from perdure.engine.run import Report, Run, exhausted
 from perdure.engine.wakeups import wait_for
 from perdure.ports.storage import StaleTask, Store, TaskRecord
@@ -54,7 +53,7 @@ class Dispatcher:
             self._hint.clear()
             try:
                 await self._fill()
-            except PerdureError as error:  # the store is in trouble: it says so itself, and the next poll tries again
+            except Exception as error:  # noqa: BLE001 -- without this loop nothing would ever start again
                 self._report("dispatch", error)
             await wait_for(self._hint, DISPATCH_POLL_SECONDS)
 
@@ -64,12 +63,12 @@ class Dispatcher:
         self.wake()
 
     async def settle(self, seconds: float) -> None:
-        """Wait for the runs under way, at most so long."""
+        """Wait for the runs under way, at most so long. `serve` has ended, or a claim under way would be missed."""
         if runs := [task for _, task in self._live.values()]:
             await asyncio.wait(runs, timeout=seconds)
 
     async def finish(self) -> None:
-        """Have the runs under way leave, and wait until they have."""
+        """Have the runs under way leave, and wait until they have. As for `settle`, `serve` has ended."""
         for run, _ in self._live.values():
             run.leave()
         await asyncio.gather(*(task for _, task in self._live.values()))
@@ -80,7 +79,7 @@ class Dispatcher:
             if record is None:
                 return
             try:
-                if record.status is not Status.QUEUED or await self._claim(record):
+                if await (self._claim(record) if record.status is Status.QUEUED else self._claim_again(record)):
                     self._start(record)
             except StaleTask:
                 continue  # somebody cancelled it meanwhile; look again
@@ -102,6 +101,13 @@ class Dispatcher:
         )
         return True
 
+    async def _claim_again(self, record: TaskRecord) -> bool:
+        """Note that work on a resumed task begins: a process that ends while the task still waits was not ended by
+        it."""
+        if record.status is Status.RUNNING and record.claimed_at == UNCLAIMED:
+            await self._recorder.move(record, record.status, claimed_at=self._recorder.now())
+        return True
+
     def _start(self, record: TaskRecord) -> None:
         run = Run(record.id, record.ident)
         task = asyncio.create_task(self._supervise(run), name=f"run {record.ident}")
@@ -109,10 +115,17 @@ class Dispatcher:
 
     async def _supervise(self, run: Run) -> None:
         try:
-            await self._work(run)
-        except Exception as error:  # noqa: BLE001 -- one run must not end the others; the row is still ours to take again
-            self._report(f"run {run.ident}", error)
-            await wait_for(run.leaving, DISPATCH_POLL_SECONDS)
+            while not await self._ended(run):
+                await wait_for(run.leaving, DISPATCH_POLL_SECONDS)
         finally:
             del self._live[run.task_id]
             self.wake()
+
+    async def _ended(self, run: Run) -> bool:
+        """Work on a run; whether it ended in order, or has to leave. Otherwise the row is still ours to work on."""
+        try:
+            await self._work(run)
+        except Exception as error:  # noqa: BLE001 -- one run must not end the others
+            self._report(f"run {run.ident}", error)
+            return run.leaving.is_set()
+        return True

@@ -2,10 +2,11 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import Any
 
-from perdure.domain.errors import InvalidRequest, PerdureError, Unauthenticated, Unavailable
+from perdure.domain.errors import InvalidRequest, Unauthenticated, Unavailable
 from perdure.domain.events import Event
 from perdure.domain.lifecycle import TERMINAL, Status
 from perdure.domain.limits import CANCEL_WAIT_SECONDS, FEED_POLL_SECONDS
@@ -21,7 +22,7 @@ from perdure.engine.record import Recorder
 from perdure.engine.recover import Recover
 from perdure.engine.remove import Remove
 from perdure.engine.retain import Retain
-from perdure.engine.run import Report, Runner
+from perdure.engine.run import Report, Run, Runner
 from perdure.engine.service import Health, Page, Task
 from perdure.engine.submit import Submit
 from perdure.engine.wakeups import Wakeups, wait_for
@@ -58,9 +59,9 @@ class Engine:
         self._wakeups = Wakeups()
         self._attendance = Attendance(self._abandoned)
         recorder = Recorder(store, clock, self._wakeups)
-        runner = Runner(store, runtime, recorder, report, boot=boot, crashes_max=crashes_max)
+        self._runner = Runner(store, runtime, recorder, report, boot=boot, crashes_max=crashes_max)
         self._dispatcher = Dispatcher(
-            store, recorder, runner, report, boot=boot, slots=lambda: runtime.slots, crashes_max=crashes_max
+            store, recorder, self._work, report, boot=boot, slots=lambda: runtime.slots, crashes_max=crashes_max
         )
         self._submit = Submit(store, runtime, clock, names, queue_max)
         self._feed = Feed(store, self._wakeups, clock)
@@ -74,8 +75,7 @@ class Engine:
 
     async def start(self) -> int:
         """Settle what the last process left, then begin to work; returns how many tasks were left over."""
-        await self._store.boot(self._boot, self._clock.now())
-        left = await self._recover()
+        left = await self._recover(self._clock.now())
         self._loops = [
             asyncio.create_task(self._dispatcher.serve(), name="dispatch"),
             asyncio.create_task(self._retain.serve(), name="retain"),
@@ -92,14 +92,18 @@ class Engine:
 
     async def settle(self, seconds: float) -> None:
         """Let the work under way end, at most so long."""
-        await self._dispatcher.settle(seconds)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._loops_ended()
+                await self._dispatcher.settle(seconds)
 
     async def finish(self) -> None:
         """Leave what is still under way to its policy; returns when every loop and run has ended."""
+        await self._loops_ended()
         await self._dispatcher.finish()
         self._closed.set()
         self._wakeups.notify_all()
-        await asyncio.gather(*self._loops, *self._errands)
+        await asyncio.gather(*self._errands, return_exceptions=True)
 
     def health(self) -> Health:
         """Whether work can be taken."""
@@ -145,23 +149,27 @@ class Engine:
                 "Only a background response can be cancelled; a foreground one stops when its caller disconnects.",
                 code="not_background",
             )
-        await self._cancel(ident)
+        await asyncio.shield(self._errand(self._cancel(ident), f"cancel {ident}"))
         await self._until_ended(ident)
 
     async def delete(self, principal: Principal, ident: str) -> None:
         """Remove a response."""
-        await self._remove(await self._read.record(principal, ident))
-        self._retain.wake()
+        record = await self._read.record(principal, ident)
+        try:
+            await asyncio.shield(self._errand(self._remove(record), f"delete {ident}"))
+        finally:
+            self._retain.wake()
 
     @asynccontextmanager
     async def follow(
         self, principal: Principal, ident: str, after: int
     ) -> AsyncGenerator[AsyncIterator[Event | None]]:
         """Attend a response."""
+        record = await self._read.record(principal, ident)  # first: one who may not see it does not attend it
+        stop = self._draining if record.background else self._closed
         with self._attendance.attend(ident):
-            record = await self._read.record(principal, ident)
-            stop = self._draining if record.background else self._closed
-            yield self._feed.follow(record, after, stop)
+            async with aclosing(self._feed.follow(record, after, stop)) as events:
+                yield events
 
     async def task(self, principal: Principal, ident: str) -> Task:
         """A task."""
@@ -199,17 +207,34 @@ class Engine:
                     return
                 await wait_for(hint, min(left, FEED_POLL_SECONDS))
 
+    async def _loops_ended(self) -> None:
+        """Both loops have been told to stop and end after what they are at."""
+        if self._loops:
+            await asyncio.wait(self._loops)
+
+    async def _work(self, run: Run) -> None:
+        try:
+            await self._runner(run)
+        finally:
+            self._retain.wake()  # what has ended may have to go soon
+
+    def _errand(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Do something to its end, whether or not somebody waits for it: a step that is written must also be told
+        to the run that it concerns."""
+        errand = asyncio.create_task(work, name=name)
+        self._errands.add(errand)
+        errand.add_done_callback(self._errands.discard)
+        return errand
+
     def _abandoned(self, ident: str) -> None:
         """Nobody attends a response any more. A stopping service is not a caller who has left."""
         if not self._draining.is_set():
-            errand = asyncio.create_task(self._stop_unattended(ident), name=f"abandoned {ident}")
-            self._errands.add(errand)
-            errand.add_done_callback(self._errands.discard)
+            self._errand(self._stop_unattended(ident), f"abandoned {ident}")
 
     async def _stop_unattended(self, ident: str) -> None:
         try:
             record = await self._store.task(ident)
             if record is not None and not record.background and record.status not in TERMINAL:
                 await self._cancel(ident)
-        except PerdureError as error:
+        except Exception as error:  # noqa: BLE001 -- nobody waits for this errand who could be told
             self._report(f"stop of unattended {ident}", error)

@@ -1,7 +1,7 @@
 """Feed: the events of a response from a cursor on, from rows alone, live and later alike."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from perdure.domain.events import TERMINAL_TYPES, Event
 from perdure.domain.lifecycle import TERMINAL
@@ -19,7 +19,7 @@ class Feed:
         self._wakeups = wakeups
         self._clock = clock
 
-    async def follow(self, record: TaskRecord, after: int, stop: asyncio.Event) -> AsyncIterator[Event | None]:
+    async def follow(self, record: TaskRecord, after: int, stop: asyncio.Event) -> AsyncGenerator[Event | None]:
         """Events above `after`, then None after each `KEEPALIVE_SECONDS` of silence; ends at the end of the log,
         or before it once `stop` is set: the reader comes back with his cursor.
         """

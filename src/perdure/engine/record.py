@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -10,14 +11,21 @@ from perdure.domain.errors import StorageFailed, StorageFull
 from perdure.domain.events import Event
 from perdure.domain.journal import Journal
 from perdure.domain.lifecycle import TERMINAL, Cause, Status, step
-from perdure.domain.limits import EPHEMERAL_KEEP_SECONDS, EVENTS_PAGE_MAX, STORAGE_RETRY_SECONDS
+from perdure.domain.limits import (
+    DELETE_GRACE_SECONDS,
+    EPHEMERAL_KEEP_SECONDS,
+    EVENTS_PAGE_MAX,
+    STORAGE_RETRY_SECONDS,
+)
 from perdure.domain.request import CreateRequest
 from perdure.domain.response import ResponseError
-from perdure.engine.wakeups import Wakeups
+from perdure.engine.wakeups import Wakeups, wait_for
 from perdure.ports.ambient import Clock
 from perdure.ports.storage import Change, Store, TaskRecord
 
 MICROSECONDS = 1_000_000
+UNCLAIMED = 0
+"""`claimed_at` of a running task that a restart has left and no run has taken up yet."""
 
 
 class Recorder:
@@ -27,6 +35,15 @@ class Recorder:
         self._store = store
         self._clock = clock
         self._wakeups = wakeups
+        self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+
+    def turn(self, task_id: int) -> asyncio.Lock:
+        """Whose turn it is to move a task, first come, first served.
+
+        Compare-and-set alone keeps the rows right but is not fair: a run that commits without a pause would make
+        stale whatever somebody else reads. Who reads and moves inside his turn comes through. Hold it for one step.
+        """
+        return self._turns.setdefault(task_id, asyncio.Lock())
 
     def now(self) -> int:
         """The time of day as it is stored."""
@@ -60,8 +77,8 @@ class Recorder:
         now = self._clock.now()
         if status in TERMINAL and record.status not in TERMINAL:
             fields |= {"finished_at": now, "boot": None}
-            if not record.stored:
-                fields["purge_at"] = now + EPHEMERAL_KEEP_SECONDS * MICROSECONDS
+            if (keep := _keep_seconds(record)) is not None:
+                fields["purge_at"] = now + keep * MICROSECONDS
         change = Change(
             task_id=record.id,
             from_status=frozenset({record.status}),
@@ -85,11 +102,11 @@ class Recorder:
         """
         while True:
             try:
-                return await self.move(record, status, events, **fields)
+                async with self.turn(record.id):
+                    return await self.move(record, status, events, **fields)
             except (StorageFull, StorageFailed):
-                if give_up.is_set():
+                if await wait_for(give_up, STORAGE_RETRY_SECONDS):
                     raise
-                await asyncio.sleep(STORAGE_RETRY_SECONDS)
 
     async def fail(self, record: TaskRecord, journal: Journal, error: ResponseError, **fields: Any) -> TaskRecord:
         """End a task as failed, with the event that says why."""
@@ -102,3 +119,10 @@ class Recorder:
     async def close_cancelled(self, record: TaskRecord, journal: Journal) -> TaskRecord:
         """End a task as cancelled."""
         return await self.move(record, Status.CANCELLED, journal.cancel(), note="cancelled")
+
+
+def _keep_seconds(record: TaskRecord) -> int | None:
+    """How long a task's rows outlive its end, where that is not left to the retention time."""
+    if record.hidden:
+        return DELETE_GRACE_SECONDS
+    return None if record.stored else EPHEMERAL_KEEP_SECONDS

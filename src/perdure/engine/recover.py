@@ -1,18 +1,23 @@
 """Recover: at start-up, before anybody can ask, each task that the last process left is settled by its own policy."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
 from perdure.domain.errors import ModelUnavailable, StorageFailed, StorageFull
-from perdure.domain.lifecycle import Status
+from perdure.domain.lifecycle import UNFINISHED, Status
 from perdure.domain.limits import RECOVERY_PAGE_TASKS, STORAGE_RETRY_SECONDS
 from perdure.domain.recovery import Action, OnRestart, Verdict, decide
 from perdure.domain.response import ResponseError
-from perdure.engine.record import Recorder
+from perdure.engine.record import UNCLAIMED, Recorder
 from perdure.engine.run import Fingerprint, Report
 from perdure.ports.runtime import Runtime
 from perdure.ports.storage import Store, TaskRecord
+
+T = TypeVar("T")
 
 REASON = "server_restarted"
 MESSAGE = "The service was restarted while this response was unfinished"
@@ -28,22 +33,37 @@ class Recover:
         self._report = report
         self._boot = boot
 
-    async def __call__(self) -> int:
-        """Settle every unfinished task; returns how many there were. A store that refuses is asked again."""
+    async def __call__(self, at: int) -> int:
+        """Note that this process serves, `at` microseconds since 1970, and settle every unfinished task; returns how
+        many there were. A store that refuses is asked again."""
+        await self._stubbornly("the start", partial(self._store.boot, self._boot, at))
         count, last = 0, 0
-        while page := await self._store.unfinished(last, RECOVERY_PAGE_TASKS):
+        while page := await self._stubbornly("the scan", partial(self._store.unfinished, last, RECOVERY_PAGE_TASKS)):
             for record in page:
-                await self._settle_stubbornly(record)
+                await self._settle_one(record)
             count, last = count + len(page), page[-1].id
         return count
 
-    async def _settle_stubbornly(self, record: TaskRecord) -> None:
+    async def _settle_one(self, record: TaskRecord) -> None:
+        what = f"recovery of {record.ident}"
+        try:
+            await self._stubbornly(what, partial(self._settle_as_it_is, record.ident))
+        except Exception as error:  # noqa: BLE001 -- one row that cannot be understood must not keep all others waiting
+            self._report(what, error)
+
+    async def _stubbornly(self, what: str, step: Callable[[], Awaitable[T]]) -> T:
         while True:
             try:
-                return await self._settle(record)
+                return await step()
             except (StorageFull, StorageFailed) as error:
-                self._report(f"recovery of {record.ident}", error)
+                self._report(what, error)
                 await asyncio.sleep(STORAGE_RETRY_SECONDS)
+
+    async def _settle_as_it_is(self, ident: str) -> None:
+        """Settle a task unless that has been done: a write that was refused may have been kept after all."""
+        record = await self._store.task(ident)
+        if record is not None and record.status in UNFINISHED and record.boot != self._boot:
+            await self._settle(record)
 
     async def _settle(self, record: TaskRecord) -> None:
         journal = await self._recorder.journal(record)
@@ -60,8 +80,9 @@ class Recover:
                     record,
                     Status.RUNNING,
                     boot=self._boot,
+                    claimed_at=UNCLAIMED,
                     crashes=_crashes(record),
-                    tokens_mark=record.tokens_kept,
+                    tokens_mark=_furthest(record),
                     exact=exact,
                     note=note,
                 )
@@ -75,7 +96,7 @@ class Recover:
                     attempt=journal.attempt,
                     crashes=_crashes(record),
                     tokens_kept=0,
-                    tokens_mark=0,
+                    tokens_mark=_furthest(record),
                     fingerprint=None,
                     note="server restarted; queued again",
                 )
@@ -99,10 +120,17 @@ class Recover:
 
 
 def _crashes(record: TaskRecord) -> int:
-    """Crashes without progress. A task that nobody answered for was left in order, not by a crash."""
-    if record.boot is None:
+    """Crashes without progress. A task that nobody worked on was not what the process died of: it was left in order,
+    or still waited for a slot."""
+    if record.boot is None or record.claimed_at == UNCLAIMED:
         return record.crashes
     return 0 if record.tokens_kept > record.tokens_mark else record.crashes + 1
+
+
+def _furthest(record: TaskRecord) -> int:
+    """How many tokens the task has ever come to. A text that starts anew has to get further than this to have made
+    progress: otherwise one that crashes each time at the same place would be started for ever."""
+    return max(record.tokens_mark, record.tokens_kept)
 
 
 def _restarted(record: TaskRecord, verdict: Verdict) -> ResponseError:

@@ -19,16 +19,21 @@ class Remove:
     async def __call__(self, record: TaskRecord) -> None:
         """Purge a finished response; hide and cancel an unfinished one, and have it purged shortly after its end, so
         that its viewers still get the last event."""
-        while record.status not in TERMINAL:
-            due = self._recorder.now() + DELETE_GRACE_SECONDS * MICROSECONDS
-            try:
-                await self._recorder.move(record, record.status, hidden=True, purge_at=due, note="deleted")
-            except StaleTask:
-                found = await self._store.task(record.ident)
-                if found is None:
-                    return
-                record = found
-                continue
+        if await self._hide(record.ident, record.id):
             await self._cancel(record.ident)
-            return
-        await self._store.purge(record.id)
+        else:
+            await self._store.purge(record.id)
+
+    async def _hide(self, ident: str, task_id: int) -> bool:
+        """Take an unfinished response out of sight; whether there was one. In turn with the run that writes it."""
+        while True:
+            async with self._recorder.turn(task_id):
+                record = await self._store.task(ident)
+                if record is None or record.status in TERMINAL:
+                    return False
+                due = self._recorder.now() + DELETE_GRACE_SECONDS * MICROSECONDS
+                try:
+                    await self._recorder.move(record, record.status, hidden=True, purge_at=due, note="deleted")
+                except StaleTask:
+                    continue  # a claim, or an end: look again
+                return True

@@ -2,7 +2,6 @@
 
 import asyncio
 
-from perdure.domain.errors import PerdureError
 from perdure.domain.limits import PURGE_BATCH_TASKS, SWEEP_SECONDS
 from perdure.engine.record import MICROSECONDS
 from perdure.engine.run import Report
@@ -37,7 +36,7 @@ class Retain:
             try:
                 await self.sweep()
                 pause = await self._pause()
-            except PerdureError as error:
+            except Exception as error:  # noqa: BLE001 -- without this loop nothing would ever be purged again
                 self._report("purge", error)
                 pause = SWEEP_SECONDS
             await wait_for(self._hint, pause)

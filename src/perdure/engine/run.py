@@ -86,18 +86,24 @@ class Runner:
 
     async def __call__(self, run: Run) -> None:
         """Work until the task has ended, or the run was asked to leave."""
-        while (record := await self._store.task(run.ident)) and record.status in OWNED and record.boot == self._boot:
-            if run.leaving.is_set():
-                await self._release(record)
-                return
-            run.hint.clear()
+        while not run.leaving.is_set():
+            run.hint.clear()  # before the row is read, or a change in between would go unnoticed
             try:
+                record = await self._mine(run.ident)
+                if record is None:
+                    return
                 await self._pass(run, record)
             except StaleTask:
                 continue  # the row has moved on: read it again
             except (StorageFull, StorageFailed) as error:
                 self._report(f"run {run.ident}", error)
                 await wait_for(run.leaving, STORAGE_RETRY_SECONDS)
+        await self._release(run.ident)
+
+    async def _mine(self, ident: str) -> TaskRecord | None:
+        """The task, while it is unfinished and this process answers for it."""
+        record = await self._store.task(ident)
+        return record if record and record.status in OWNED and record.boot == self._boot else None
 
     async def _pass(self, run: Run, record: TaskRecord) -> None:
         if record.status is Status.CANCELLING:
@@ -129,7 +135,7 @@ class Runner:
         await self._recorder.move(
             record,
             step(record.status, Cause.LOADED),
-            tokens_mark=record.tokens_kept,
+            tokens_mark=max(record.tokens_mark, record.tokens_kept),
             fingerprint=msgspec.json.encode(Fingerprint(card.digest, card.fingerprint)).decode(),
             exact=card.exact,
             note="started",
@@ -194,10 +200,15 @@ class Runner:
                 record,
                 record.status,
                 crashes=0 if progress else record.crashes + 1,
-                tokens_mark=record.tokens_kept,
+                tokens_mark=max(record.tokens_mark, record.tokens_kept),
                 note=why,
             )
 
-    async def _release(self, record: TaskRecord) -> None:
+    async def _release(self, ident: str) -> None:
         """Nobody answers for the task any more, and nothing crashed."""
-        await self._recorder.move(record, record.status, boot=None, note="left at the stop of the service")
+        while record := await self._mine(ident):
+            try:
+                await self._recorder.move(record, record.status, boot=None, note="left at the stop of the service")
+            except StaleTask:
+                continue  # a cancel came in between
+            return

@@ -336,6 +336,19 @@ class StoreContract(ABC):
         last = await found(store, "a")
         assert (last.boot, last.fingerprint, last.purge_at, last.error, last.crashes) == (None, None, None, "e", 3)
 
+    @pytest.mark.proves("P4")
+    @scenario
+    async def test_new_text_counts_its_tokens(self, place: Place) -> None:
+        """The most frequent step: one event, and the number of tokens that are kept."""
+        store = await place.open()
+        task = await running(store, "a", await add_client(store))
+        for kept in (2, 4, 6):
+            await store.apply(grow(task, "two words", (7, 8)))
+            task = await found(store, "a")
+            assert (task.tokens_kept, task.status, task.boot, task.attempt) == (kept, Status.RUNNING, BOOT, 1)
+        tokens = [token for event in await all_events(store, task) for token in event.tokens]
+        assert tokens == [7, 8] * 3
+
     @pytest.mark.parametrize("stale", ["status", "number", "gone"])
     @scenario
     async def test_a_step_from_an_old_state_is_stale_and_writes_nothing(self, place: Place, stale: str) -> None:
@@ -365,6 +378,17 @@ class StoreContract(ABC):
         assert sum(isinstance(result, StaleTask) for result in results) == 199
         task = await found(store, "a")
         assert (await all_events(store, task))[-1].data.endswith(b'"delta":"from %d"}' % winners[0])
+
+    @pytest.mark.proves("P5")
+    @scenario
+    async def test_text_that_comes_after_a_cancel_request_is_stale(self, place: Place) -> None:
+        """The request writes no event, so only the status tells."""
+        store = await place.open()
+        task = await running(store, "a", await add_client(store))
+        await store.apply(Change(task.id, frozenset({Status.RUNNING}), task.next_seq, Status.CANCELLING, 1))
+        with pytest.raises(StaleTask):
+            await store.apply(grow(task))
+        assert len(await all_events(store, await found(store, "a"))) == task.next_seq
 
     @pytest.mark.proves("P5")
     @scenario

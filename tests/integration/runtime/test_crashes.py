@@ -5,6 +5,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -165,6 +167,21 @@ def test_closing_leaves_no_process(tiny_model: Path, moment: str) -> None:
     run(test())
 
 
+def test_a_child_that_does_not_leave_is_killed(tiny_model: Path) -> None:
+    """It does not run at all, so it cannot read that it should."""
+
+    async def test() -> None:
+        async with running(tiny_model) as runtime:
+            await runtime.load("m")
+            children = list(runtime.processes())
+            for child in children:
+                os.kill(child, signal.SIGSTOP)
+            await runtime.close()
+            assert all(is_gone(child) for child in children)
+
+    run(test())
+
+
 PARENT = """
 import asyncio, sys
 from pathlib import Path
@@ -184,25 +201,29 @@ asyncio.run(main())
 """
 
 
-def start_parent(model: Path) -> tuple[subprocess.Popen[str], list[int]]:
+@contextmanager
+def parent_of(model: Path) -> Generator[tuple[subprocess.Popen[str], list[int]]]:
     """A process with a runtime in it that reads four long prompts, and the ids of its children."""
-    parent = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", PARENT, str(model)],
         stdout=subprocess.PIPE,
         text=True,
         cwd=Path(__file__).parents[3],
         process_group=0,
-    )
-    assert parent.stdout is not None
-    return parent, [int(word) for word in parent.stdout.readline().split()]
+    ) as parent:
+        assert parent.stdout is not None
+        try:
+            children = [int(word) for word in parent.stdout.readline().split()]
+            assert len(children) == 2
+            yield parent, children
+        finally:
+            parent.kill()
 
 
 @pytest.mark.real_model
 def test_children_do_not_outlive_a_killed_parent(real_model: Path) -> None:
     """Not even in the midst of a decode call: both are gone within a second."""
-    parent, children = start_parent(real_model)
-    with parent:
-        assert len(children) == 2
+    with parent_of(real_model) as (parent, children):
         parent.kill()
         began = time.monotonic()
         assert all(is_gone(child, 1.0 - (time.monotonic() - began)) for child in children)
@@ -210,8 +231,7 @@ def test_children_do_not_outlive_a_killed_parent(real_model: Path) -> None:
 
 def test_ctrl_c_is_the_parents_matter(tiny_model: Path) -> None:
     """The terminal sends it to the whole group: the children leave it to the parent to decide."""
-    parent, children = start_parent(tiny_model)
-    with parent:
+    with parent_of(tiny_model) as (parent, children):
         for child in children:
             os.kill(child, signal.SIGINT)
         assert not any(is_gone(child, 0.3) for child in children)

@@ -187,9 +187,9 @@ def test_what_was_refused_does_not_come_back_after_a_crash(tmp_path: Path, fault
 
 @pytest.mark.parametrize("fault", Fault, ids=lambda fault: fault.name)
 def test_a_log_that_cannot_be_moved_costs_nobody_his_work(
-    tmp_path: Path, fault: Fault, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, fault: Fault, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The commit stands and its caller is told so; the log is moved later."""
+    """The commit stands and its caller is told so; the operator is told the other thing; the log is moved later."""
     monkeypatch.setattr(log, "LOG_MAX_PAGES", 1)
     chance = random.Random(1)
 
@@ -216,6 +216,7 @@ def test_a_log_that_cannot_be_moved_costs_nobody_his_work(
         _check_whole(tmp_path / "perdure.db")
 
     asyncio.run(play())
+    assert "could not be moved into the database" in caplog.text
 
 
 @pytest.mark.proves("P3")

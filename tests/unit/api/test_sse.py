@@ -162,6 +162,19 @@ def test_a_drain_ends_a_stream_without_done(cursor: bytes) -> None:
     assert not any(b"[DONE]" in message.get("body", b"") for message in sent)
 
 
+@pytest.mark.parametrize("body", [BODY, BODY.replace(b"true", b"false")])
+def test_an_answer_that_is_finished_leaves_nothing_running(body: bytes) -> None:
+    """Whoever watched for the client's end is gone when the answer is."""
+
+    async def run() -> None:
+        wire = Wire(application(), "POST", "/v1/responses", body)
+        await wire.run()
+        assert wire.rest()
+        await until(lambda: len(asyncio.all_tasks()) == 1)
+
+    asyncio.run(run())
+
+
 def test_a_reader_who_leaves_while_nothing_happens_is_let_go() -> None:
     """The end is noticed without a write, and the attendance ends."""
     service = ScriptedService()

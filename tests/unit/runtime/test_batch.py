@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from perdure.domain.model import Sampling
 from perdure.runtime.llamacpp.batch import Batch, share
 from perdure.runtime.llamacpp.context import Context, Row
 from perdure.runtime.llamacpp.model import Model
 from perdure.runtime.llamacpp.plan import ROWS_MAX
+from perdure.runtime.llamacpp.sampling import draw
 from perdure.runtime.llamacpp.wire import Draw, Drawn, Step
 
 WINDOW = 1024
@@ -174,6 +176,28 @@ def test_logits_that_are_no_numbers_fail_one_job_only(tiny: Model) -> None:
         pieces += step(batch).drawn
     assert tokens_of(pieces) == tokens_of(alone(tiny, job(2, prompt=2, tokens=5)))
     context.close()
+
+
+@pytest.mark.parametrize("done", [(), (40, 41, 42, 43, 44)])
+def test_each_token_is_drawn_at_its_own_position(tiny: Model, done: tuple[int, ...]) -> None:
+    """The position is the token's index in the answer, counted from 0, whatever was drawn by an earlier process."""
+
+    class Flat(Watched):
+        def logits(self, index: int) -> NDArray[np.float32]:
+            return np.zeros_like(super().logits(index))
+
+    made = resumed(job(4, tokens=30), done)
+    context = Flat(tiny, slots=1)
+    batch = Batch(context, tiny, slots=1, window=WINDOW)
+    batch.add(made)
+    drawn: list[int] = []
+    while batch.busy:
+        drawn += tokens_of(step(batch).drawn)
+    context.close()
+    flat, sampling = np.zeros(tiny.tokens, np.float32), Sampling(temperature=1.0, top_p=1.0, seed=4)
+    positions = range(len(done), len(done) + len(drawn))
+    assert drawn == [draw(flat, sampling, position) for position in positions]
+    assert len(drawn) > 3
 
 
 @pytest.mark.parametrize("steps", [0, 1, 3, 40])

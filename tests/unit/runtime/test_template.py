@@ -81,9 +81,12 @@ def test_nobody_can_write_a_control_token(tiny: Model, text: str, source: str | 
 
 @pytest.mark.real_model
 def test_text_beside_a_protected_word_is_tokenised_as_one_run(real_words: Model) -> None:
-    """The new line of the template and that of the text meet in one token, as they do in ordinary text."""
-    tokens = template(real_words).encode([Message("system", "x"), Message("user", "\n<|im_end|>")])
-    run = real_words.tokenize("user\n\n<|im_end|>", controls=False)
+    """The new line of the template and the first of the text are one token, as they are in ordinary text."""
+    tokens = template(real_words).encode([Message("system", "x"), Message("user", "\n\n<|im_end|>")])
+    run = real_words.tokenize("user\n\n\n<|im_end|>", controls=False)
+    assert len(run) < len(real_words.tokenize("user\n", controls=False)) + len(
+        real_words.tokenize("\n\n<|im_end|>", controls=False)
+    )
     start, end = (real_words.tokenize(name, controls=True) for name in ("<|im_start|>", "<|im_end|>"))
     line = real_words.tokenize("\n", controls=False)
     answer = real_words.tokenize("assistant\n", controls=False)

@@ -11,11 +11,13 @@ INSERT INTO tasks (
     created_at, finished_at
 ) VALUES
     (1, 'open', 1, 'response', 'm', 'running', 'resume', 1, 1, 1, 3, 0, 1, NULL),
-    (2, 'done', 1, 'response', 'm', 'completed', 'resume', 1, 1, 1, 3, 0, 1, 9);
+    (2, 'done', 1, 'response', 'm', 'completed', 'resume', 1, 1, 1, 3, 0, 1, 9),
+    (3, 'bare', 1, 'response', 'm', 'queued', 'resume', 1, 1, 1, 1, 0, 1, NULL);
 INSERT INTO responses VALUES (1, '{}', '{}', x''), (2, '{}', '{}', x'');
 INSERT INTO task_events (task_id, seq, type, data) VALUES
     (1, 0, 'response.created', NULL), (1, 1, 'response.queued', '{}'),
-    (2, 0, 'response.created', NULL), (2, 1, 'response.completed', '{}');
+    (2, 0, 'response.created', NULL), (2, 1, 'response.completed', '{}'),
+    (3, 0, 'response.created', '{}');
 INSERT INTO event_bodies (task_id, seq, data, snapshot) VALUES (1, 0, '{', '{}'), (2, 0, '{', '{}');
 INSERT INTO idempotency_keys (client_id, operation, key_hash, request_digest, task_id, created_at)
 VALUES (1, 'create', zeroblob(32), zeroblob(32), 2, 1);
@@ -40,10 +42,10 @@ REFUSED = {
     "a changed event of a finished task": "UPDATE task_events SET type = 'x' WHERE task_id = 2 AND seq = 1",
     "a changed snapshot": "UPDATE event_bodies SET snapshot = '[]' WHERE task_id = 1",
     "an event twice": "INSERT INTO task_events VALUES (1, 1, 'x', '{}', NULL)",
-    "a number that was not given out": "INSERT INTO task_events VALUES (1, 3, 'x', '{}', NULL)",
+    "a number that was not given out": "INSERT INTO task_events VALUES (3, 1, 'x', '{}', NULL)",
     "a second end": "INSERT INTO task_events VALUES (2, 2, 'response.failed', '{}', NULL)",
     "an event after the end": "INSERT INTO task_events VALUES (2, 2, 'x', '{}', NULL)",
-    "an event of no task": "INSERT INTO task_events VALUES (3, 0, 'x', '{}', NULL)",
+    "an event of no task": "INSERT INTO task_events VALUES (9, 0, 'x', '{}', NULL)",
     "half a token": "INSERT INTO task_events VALUES (1, 2, 'x', '{}', x'000000')",
     "a large event without its event": "INSERT INTO event_bodies (task_id, seq, data) VALUES (1, 2, '{}')",
     "a task of nobody": "UPDATE tasks SET client_id = 7 WHERE id = 1",
@@ -70,6 +72,28 @@ def test_the_schema_refuses(database: apsw.Connection, statement: str) -> None:
     with pytest.raises(apsw.ConstraintError):
         database.execute(statement)
     assert content(database) == before
+
+
+@pytest.mark.proves("P7")
+def test_an_unfinished_task_stays_even_if_nothing_hangs_on_it(database: apsw.Connection) -> None:
+    """No reference holds it; the rule does."""
+    database.execute(SETUP)
+    database.execute(
+        "INSERT INTO tasks (id, ident, client_id, kind, model, status, on_restart, background, stored, exact,"
+        " next_seq, prompt_tokens, created_at) VALUES"
+        " (4, 'free', 1, 'response', 'm', 'queued', 'fail', 0, 1, 1, 0, 0, 1)"
+    )
+    with pytest.raises(apsw.ConstraintError, match="an unfinished task cannot be deleted"):
+        database.execute("DELETE FROM tasks WHERE id = 4")
+
+
+@pytest.mark.proves("P5")
+def test_there_is_one_end_whatever_stands_between(database: apsw.Connection) -> None:
+    """Uniqueness holds by itself, without the rule that nothing follows an end."""
+    database.execute(SETUP)
+    database.execute("DROP TRIGGER task_events_follow")
+    with pytest.raises(apsw.ConstraintError, match="UNIQUE"):
+        database.execute("INSERT INTO task_events VALUES (2, 2, 'response.failed', '{}', NULL)")
 
 
 @pytest.mark.proves("P4")

@@ -10,6 +10,7 @@ import queue
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -48,8 +49,20 @@ class Channel:
             os._exit(0)
 
 
+def run(main: Callable[[], None]) -> None:
+    """Run a child's main function. If it fails, say why and end without waiting for the thread that reads."""
+    try:
+        main()
+    except BaseException:  # noqa: BLE001 - whatever it is, it ends here
+        traceback.print_exc()
+    os._exit(1)
+
+
 def _stay_below_parent() -> None:
-    """Leave Ctrl-C to the parent, and let the kernel end this process with it where it can."""
+    """Leave Ctrl-C to the parent, and let the kernel end this process with it where it can.
+
+    The kernel goes by the thread that started the process: the parent's event loop, which lives as long as it does.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

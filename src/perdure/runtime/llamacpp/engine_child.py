@@ -8,7 +8,7 @@ from pathlib import Path
 
 from perdure.runtime.llamacpp import wire
 from perdure.runtime.llamacpp.batch import Batch
-from perdure.runtime.llamacpp.child import Channel, library_path
+from perdure.runtime.llamacpp.child import Channel, library_path, run
 from perdure.runtime.llamacpp.context import Context
 from perdure.runtime.llamacpp.library import LibraryUnusable, open_library
 from perdure.runtime.llamacpp.model import Model, ModelRefused
@@ -66,4 +66,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

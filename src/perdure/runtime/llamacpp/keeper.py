@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from perdure.domain.errors import ModelUnavailable
 from perdure.runtime.llamacpp import wire
-from perdure.runtime.llamacpp.process import Child
+from perdure.runtime.llamacpp.process import LEAVE_SECONDS, Child
 
 PAUSE_FIRST_SECONDS = 0.05
 PAUSE_MAX_SECONDS = 5.0
@@ -82,8 +82,12 @@ class Keeper(Generic[ReadyT]):
         self._set_fault("The service is stopping.")
         if self._child is not None:
             self._child.leave()
-        if self._task is not None:
-            await asyncio.shield(self._task)
+        if self._task is None:
+            return
+        await asyncio.wait([self._task], timeout=LEAVE_SECONDS)
+        if self._child is not None:  # it does not even read that it should leave
+            self._child.kill()
+        await asyncio.shield(self._task)
 
     def _set_fault(self, fault: str) -> None:
         self.fault = self.fault or fault

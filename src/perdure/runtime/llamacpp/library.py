@@ -103,7 +103,7 @@ class ContextParams(c.Structure):
     ]
 
 
-class Batch(c.Structure):
+class LlamaBatch(c.Structure):
     """`llama_batch`."""
 
     _fields_ = [
@@ -152,9 +152,9 @@ _FUNCTIONS: Mapping[str, tuple[object, ...]] = {
     "llama_n_ctx_seq": (_UINT, _POINTER),
     "llama_get_memory": (_POINTER, _POINTER),
     "llama_memory_seq_rm": (_BOOL, _POINTER, _INT, _INT, _INT),
-    "llama_batch_init": (Batch, _INT, _INT, _INT),
-    "llama_batch_free": (None, Batch),
-    "llama_decode": (_INT, _POINTER, Batch),
+    "llama_batch_init": (LlamaBatch, _INT, _INT, _INT),
+    "llama_batch_free": (None, LlamaBatch),
+    "llama_decode": (_INT, _POINTER, LlamaBatch),
     "llama_get_logits_ith": (c.POINTER(_FLOAT), _POINTER, _INT),
     "gguf_init_from_file": (_POINTER, c.c_char_p, GgufParams),
     "gguf_free": (None, _POINTER),

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from perdure.runtime.llamacpp import wire
-from perdure.runtime.llamacpp.child import Channel, library_path
+from perdure.runtime.llamacpp.child import Channel, library_path, run
 from perdure.runtime.llamacpp.library import LibraryUnusable, open_library
 from perdure.runtime.llamacpp.model import Model, ModelRefused
 from perdure.runtime.llamacpp.template import ChatTemplate, TemplateRefused, TemplateUnusable
@@ -52,4 +52,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -80,7 +80,7 @@ CREATE INDEX tasks_unfinished ON tasks (id) WHERE finished_at IS NULL;
 -- The queue in its order.
 CREATE INDEX tasks_queued ON tasks (background, id) WHERE status = 'queued';
 -- What a process answers for.
-CREATE INDEX tasks_owned ON tasks (boot, id) WHERE status IN ('running', 'cancelling');
+CREATE INDEX tasks_owned ON tasks (boot, id) WHERE status IN ('loading', 'running', 'cancelling');
 -- A client's list, whole and by status.
 CREATE INDEX tasks_listed ON tasks (client_id, id) WHERE hidden = 0;
 CREATE INDEX tasks_listed_by_status ON tasks (client_id, status, id) WHERE hidden = 0;

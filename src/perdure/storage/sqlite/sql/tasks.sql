@@ -57,7 +57,7 @@ ORDER BY id LIMIT :limit;
 
 -- name: next_owned
 SELECT * FROM task_records
-WHERE status IN ('running', 'cancelling') AND boot = :boot AND id NOT IN (SELECT value FROM json_each(:live))
+WHERE status IN ('loading', 'running', 'cancelling') AND boot = :boot AND id NOT IN (SELECT value FROM json_each(:live))
 ORDER BY id LIMIT 1;
 
 -- name: next_queued

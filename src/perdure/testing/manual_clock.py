@@ -1,0 +1,29 @@
+"""A clock that stands still until a test moves it."""
+
+START = 1_790_000_000_000_000
+MICROSECONDS = 1_000_000
+
+
+class ManualClock:
+    """Implements `perdure.ports.ambient.Clock`. `at` is the time of day at the beginning, in microseconds."""
+
+    def __init__(self, at: int = START) -> None:
+        self._now = at
+        self._monotonic = 0.0
+
+    def now(self) -> int:
+        """The time of day."""
+        return self._now
+
+    def monotonic(self) -> float:
+        """The clock for deadlines."""
+        return self._monotonic
+
+    def advance(self, seconds: float) -> None:
+        """Let both go on by so much."""
+        self._now += round(seconds * MICROSECONDS)
+        self._monotonic += seconds
+
+    def step(self, seconds: float) -> None:
+        """Set the time of day forward or back, as people and time servers do; deadlines do not notice."""
+        self._now += round(seconds * MICROSECONDS)

@@ -1,0 +1,136 @@
+"""A service that cannot start says why in one line and ends with 1."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.system.server import COMMAND, Server
+
+
+def refused(*options: str, **env: str) -> str:
+    """The one line of a start that is refused."""
+    ended = subprocess.run(
+        [str(COMMAND), "serve", *options],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | env,
+        check=False,
+    )
+    assert ended.returncode == 1, ended
+    assert ended.stdout == ""
+    (line,) = ended.stderr.strip().splitlines()
+    assert line.startswith("perdure: ")
+    return line
+
+
+def test_port_in_use(tmp_path: Path) -> None:
+    """The port and the remedy are named, and the data folder is let go."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        line = refused("--data", str(tmp_path), "--port", port)
+    assert port in line
+    assert "--port" in line
+
+
+@pytest.mark.proves("C-16")
+def test_data_folder_in_use(tmp_path: Path, tiny_model: Path) -> None:
+    """A second service on the same folder is refused before it opens anything; the first goes on."""
+    with Server(tmp_path / "data", tiny_model).start() as server:
+        assert server.process is not None
+        line = refused("--data", str(server.data), "--port", "0")
+        assert str(server.data) in line
+        assert str(server.process.pid) in line
+        assert server.ended(server.create(max_output_tokens=5)["id"])["status"] == "incomplete"
+
+
+def test_data_folder_not_usable(tmp_path: Path) -> None:
+    """A file where the folder should be."""
+    (tmp_path / "file").write_text("")
+    assert "--data" in refused("--data", str(tmp_path / "file"), "--port", "0")
+
+
+def test_data_folder_not_writable() -> None:
+    """A folder where nothing can be written (the kernel's own, since root may write anywhere else)."""
+    assert "--data" in refused("--data", "/proc/perdure", "--port", "0")
+
+
+def test_missing_model(tmp_path: Path) -> None:
+    """A model that is named has to be there."""
+    missing = tmp_path / "missing.gguf"
+    line = refused("--data", str(tmp_path / "data"), "--port", "0", "--model", str(missing))
+    assert str(missing) in line
+
+
+def test_damaged_model(tmp_path: Path, tiny_model: Path) -> None:
+    """A model that is named has to be whole."""
+    damaged = tmp_path / "damaged.gguf"
+    damaged.write_bytes(tiny_model.read_bytes()[:60_000])
+    line = refused("--data", str(tmp_path / "data"), "--port", "0", "--model", str(damaged))
+    assert "damaged" in line
+
+
+def test_not_a_database(tmp_path: Path) -> None:
+    """A file that is no database is named and left alone."""
+    (tmp_path / "perdure.db").write_bytes(b"something else entirely" * 100)
+    line = refused("--data", str(tmp_path), "--port", "0")
+    assert "perdure.db" in line
+    assert (tmp_path / "perdure.db").read_bytes() == b"something else entirely" * 100
+
+
+def test_all_problems_with_settings_are_told_together(tmp_path: Path) -> None:
+    """Out-of-range values and misspelt names come in the same line."""
+    line = refused("--data", str(tmp_path), PERDURE_SLOTS="0", PERDURE_PORT="http", PERDURE_SLOT="3")
+    assert all(name in line for name in ("PERDURE_SLOTS", "PERDURE_PORT", "PERDURE_SLOT is no setting"))
+
+
+def test_it_starts_with_the_network_off(tmp_path: Path) -> None:
+    """Nothing is fetched at run time: in a network namespace without any interface it answers in full."""
+    with Server(tmp_path / "data") as server:
+        script = (
+            "ip link set lo up 2>/dev/null || true; exec " + str(COMMAND) + f" serve --data {server.data} --port 8383"
+        )
+        server.process = subprocess.Popen(
+            ["unshare", "--net", "sh", "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert server.process.stdout is not None
+        assert server.process.stdout.readline().startswith("Perdure listens on ")
+        body = json.dumps({"model": "smollm2-135m-instruct", "input": "Hello.", "max_output_tokens": 3})
+        ask = f"""
+import http.client
+http_client = http.client.HTTPConnection("127.0.0.1", 8383, timeout=60)
+token = open("{server.token_path}").read().strip()
+headers = {{"Authorization": "Bearer " + token, "Content-Type": "application/json"}}
+http_client.request("POST", "/v1/responses", {body!r}, headers)
+print(http_client.getresponse().read().decode())
+"""
+        entered = ["nsenter", "--net", "--target", str(server.process.pid), str(COMMAND.parent / "python"), "-c", ask]
+        answer = subprocess.run(entered, capture_output=True, text=True, timeout=60, check=False)
+        assert json.loads(answer.stdout)["status"] == "incomplete", answer
+        server.process.send_signal(signal.SIGINT)
+        _, errors = server.process.communicate(timeout=30)
+        assert server.process.returncode == 0, errors
+        server.process = None
+
+
+def test_the_owner_token_is_private_and_works(tmp_path: Path, tiny_model: Path) -> None:
+    """The file is for its owner only; when it is lost, the next start makes a new one and the old token ends."""
+    with Server(tmp_path / "data", tiny_model).start() as server:
+        first = server.token
+        assert server.token_path.stat().st_mode & 0o777 == 0o600
+        assert server.data.stat().st_mode & 0o777 == 0o700
+        server.terminate()
+        server.start()
+        assert server.token == first
+        server.terminate()
+        server.token_path.unlink()
+        server.start()
+        assert server.token != first
+        assert server.http.get("/v1/models").status_code == 200
+        old = {"Authorization": f"Bearer {first}"}
+        assert server.http.get("/v1/models", headers=old).status_code == 401

@@ -1,0 +1,161 @@
+"""Which task a free slot takes, and what it does before the model is touched."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from perdure.domain.lifecycle import Status
+from perdure.ports.storage import Change
+from perdure.testing.scripted_runtime import Script
+from tests.unit.engine.stage import opened, scenario, started, types
+
+
+@scenario
+async def test_foreground_goes_before_background_and_each_in_order(tmp_path: Path) -> None:
+    """Whoever waits for an answer is served first."""
+    async with started(tmp_path) as stage:
+        gate = asyncio.Event()
+        stage.runtime.play("first", Script(gates={0: gate}))
+        first = await stage.submit("first")
+        await stage.store.reaches(first, Status.RUNNING)
+        back = [await stage.submit(f"back {n}") for n in range(2)]
+        fore = [await stage.submit(f"fore {n}", background=False) for n in range(2)]
+        viewers = [asyncio.create_task(stage.follow(ident)) for ident in fore]
+        gate.set()
+        for ident in (*fore, *back):
+            assert (await stage.ended(ident)).status is Status.COMPLETED
+        await asyncio.gather(*viewers)
+        assert [job.ident for job in stage.runtime.jobs] == [first, *fore, *back]
+
+
+@scenario
+async def test_what_a_restart_left_running_goes_before_the_queue(tmp_path: Path) -> None:
+    """Also before foreground work that was accepted earlier."""
+    async with started(tmp_path) as stage:
+        stage.runtime.play("first", Script(gates={1: asyncio.Event()}))
+        queued = [await stage.submit("first"), await stage.submit("second")]
+        await stage.store.until(queued[0], lambda task: task.tokens_kept == 1)
+        await stage.kill()
+        stage.runtime.play("first", Script())
+        stage.runtime.jobs.clear()
+        await stage.restart()
+        for ident in queued:
+            await stage.ended(ident)
+        assert [job.ident for job in stage.runtime.jobs] == queued
+
+
+@pytest.mark.proves("C-14")
+@scenario
+async def test_slots_are_never_exceeded_and_each_task_runs_once(tmp_path: Path) -> None:
+    """Sixty tasks, three slots: three at a time, sixty starts."""
+    async with started(tmp_path, slots=3) as stage:
+        idents = await asyncio.gather(*(stage.submit(f"task {n}") for n in range(60)))
+        for ident in idents:
+            assert (await stage.ended(ident)).status is Status.COMPLETED
+        assert stage.runtime.busiest == 3
+        assert sorted(job.ident for job in stage.runtime.jobs) == sorted(idents)
+
+
+@scenario
+async def test_the_claim_is_a_row_before_the_model_is_touched(tmp_path: Path) -> None:
+    """No load and no token while the claim has not been committed."""
+    async with opened(tmp_path) as stage:
+        ident = await stage.submit()
+        loads: list[int] = []
+
+        async def look(change: Change) -> None:
+            if change.status is Status.LOADING:
+                loads.append(stage.runtime.loads)
+
+        stage.store.before_apply = look
+        await stage.engine.start()
+        await stage.ended(ident)
+        assert loads == [0]
+        claim = stage.store.changes[0]
+        assert (claim.status, claim.boot, claim.attempt, types(claim.events)) == (
+            Status.LOADING,
+            "boot-1",
+            1,
+            ["in_progress"],
+        )
+        await stage.stop()
+
+
+@pytest.mark.proves("C-10")
+@scenario
+async def test_a_task_that_crashed_too_often_fails_at_the_claim(tmp_path: Path) -> None:
+    """The model is not touched for it again, and what waits behind it runs."""
+    async with opened(tmp_path) as stage:
+        poison, healthy = await stage.submit("poison"), await stage.submit("healthy")
+        task = await stage.store.task(poison)
+        assert task is not None
+        await stage.store.apply(
+            Change(task.id, frozenset({Status.QUEUED}), task.next_seq, Status.QUEUED, 1, crashes=3)
+        )
+        await stage.engine.start()
+        failed = await stage.ended(poison)
+        assert failed.error is not None
+        assert msgspec.json.decode(failed.error)["code"] == "attempts_exhausted"
+        assert types(await stage.log(poison)) == ["created", "queued", "failed"]
+        assert (await stage.ended(healthy)).status is Status.COMPLETED
+        assert [job.ident for job in stage.runtime.jobs] == [healthy]
+        await stage.stop()
+
+
+@scenario
+async def test_a_cancel_that_wins_over_the_claim_does_not_stop_the_dispatch(tmp_path: Path) -> None:
+    """The claim is stale, and the slot takes the next task."""
+    async with opened(tmp_path) as stage:
+        first, second = await stage.submit("first"), await stage.submit("second")
+
+        async def overtake(change: Change) -> None:
+            if change.status is Status.LOADING and not stage.store.changes:
+                await stage.cancel(first)
+
+        stage.store.before_apply = overtake
+        await stage.engine.start()
+        assert (await stage.ended(second)).status is Status.COMPLETED
+        assert types(await stage.log(first)) == ["created", "queued", "cancelled"]
+        assert [job.ident for job in stage.runtime.jobs] == [second]
+        await stage.stop()
+
+
+@pytest.mark.parametrize("error", [AssertionError("broken"), OSError("odd")])
+@scenario
+async def test_the_dispatch_survives_whatever_goes_wrong_in_it(tmp_path: Path, error: Exception) -> None:
+    """A fault is told and the next poll tries again; the service does not stand still from then on."""
+    async with opened(tmp_path) as stage:
+        ident = await stage.submit()
+        troubles = [error]
+        stage.store.trouble = lambda call: troubles.pop() if call == "next_runnable" and troubles else None
+        await stage.engine.start()
+        assert (await stage.ended(ident)).status is Status.COMPLETED
+        assert ("dispatch", error) in stage.reports
+        await stage.stop()
+
+
+@pytest.mark.parametrize("error", [AssertionError("broken"), OSError("odd")])
+@scenario
+async def test_a_run_that_breaks_is_taken_up_again_in_whatever_state(tmp_path: Path, error: Exception) -> None:
+    """A task must not stay `loading` until the next restart because reading its row failed once."""
+    async with started(tmp_path) as stage:
+        troubles = [error]
+        stage.store.trouble = lambda call: troubles.pop() if call == "task" and troubles else None
+        ident = await stage.submit()
+        assert (await stage.ended(ident)).status is Status.COMPLETED
+        assert (f"run {ident}", error) in stage.reports
+
+
+@scenario
+async def test_the_wake_up_of_a_submit_may_be_lost(tmp_path: Path) -> None:
+    """The next poll finds the task."""
+    async with started(tmp_path) as stage:
+        other = stage.new_engine()
+        ident = await stage.submit()
+        stage.engine, working = other, stage.engine
+        late = await stage.submit("late")  # accepted by an engine whose hints reach nobody
+        for each in (ident, late):
+            assert (await stage.ended(each)).status is Status.COMPLETED
+        stage.engine = working
