@@ -288,7 +288,9 @@ async def opened(folder: Path, *, slots: int = 1, queue_max: int = 1000, window:
 
 
 @asynccontextmanager
-async def started(folder: Path, *, slots: int = 1, queue_max: int = 1000, window: int = 4096) -> AsyncGenerator[Stage]:
+async def started(
+    folder: Path, *, slots: int = 1, queue_max: int = 1000, window: int = 4096
+) -> AsyncGenerator[Stage]:
     """A stage at work; at the end the engine is stopped, whatever is still under way."""
     async with opened(folder, slots=slots, queue_max=queue_max, window=window) as stage:
         await stage.engine.start()

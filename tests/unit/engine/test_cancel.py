@@ -4,13 +4,13 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.unit.engine.stage import SPEED, said, scenario, started, turns, types, undisturbed
 
 from perdure.domain.errors import InvalidRequest, StorageFull
 from perdure.domain.lifecycle import Status
 from perdure.ports.runtime import JobFailed
 from perdure.ports.storage import Change
 from perdure.testing.scripted_runtime import Script
-from tests.unit.engine.stage import SPEED, said, scenario, started, turns, types, undisturbed
 
 
 @pytest.mark.proves("C-24")

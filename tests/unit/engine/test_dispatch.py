@@ -5,11 +5,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.unit.engine.stage import opened, scenario, started, types
 
+from perdure.domain.events import Event
 from perdure.domain.lifecycle import Status
 from perdure.ports.storage import Change
 from perdure.testing.scripted_runtime import Script
-from tests.unit.engine.stage import opened, scenario, started, types
 
 
 @scenario
@@ -21,8 +22,10 @@ async def test_foreground_goes_before_background_and_each_in_order(tmp_path: Pat
         first = await stage.submit("first")
         await stage.store.reaches(first, Status.RUNNING)
         back = [await stage.submit(f"back {n}") for n in range(2)]
-        fore = [await stage.submit(f"fore {n}", background=False) for n in range(2)]
-        viewers = [asyncio.create_task(stage.follow(ident)) for ident in fore]
+        fore, viewers = list[str](), list[asyncio.Task[list[Event]]]()
+        for number in range(2):
+            fore.append(await stage.submit(f"fore {number}", background=False))
+            viewers.append(asyncio.create_task(stage.follow(fore[-1])))
         gate.set()
         for ident in (*fore, *back):
             assert (await stage.ended(ident)).status is Status.COMPLETED

@@ -4,12 +4,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.unit.engine.stage import opened, scenario, turns, types
 
 from perdure.domain.lifecycle import Status
 from perdure.engine.record import Recorder
 from perdure.engine.wakeups import Wakeups
 from perdure.ports.storage import StaleTask
-from tests.unit.engine.stage import opened, scenario, turns, types
 
 
 @pytest.mark.proves("P4", "P5")

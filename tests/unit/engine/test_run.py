@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.engine.stage import Stage, said, scenario, started, turns, types, undisturbed
 
 from perdure.domain.errors import StorageFailed, StorageFull
 from perdure.domain.lifecycle import Status
 from perdure.ports.runtime import JobFailed, RuntimeCrashed
 from perdure.ports.storage import Change, TaskRecord
 from perdure.testing.scripted_runtime import Script
-from tests.unit.engine.stage import Stage, said, scenario, started, turns, types, undisturbed
 
 CLOSING = ["output_text.done", "content_part.done", "output_item.done"]
 

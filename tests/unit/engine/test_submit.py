@@ -4,11 +4,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.unit.engine.stage import Stage, opened, scenario, started, turns, types
 
 from perdure.domain.errors import InvalidRequest, ModelUnavailable, NotFound, QueueFull, StorageFull, Unavailable
 from perdure.domain.lifecycle import Status
 from perdure.testing.scripted_runtime import Script
-from tests.unit.engine.stage import Stage, opened, scenario, started, turns, types
 
 
 async def nothing_is_kept(stage: Stage) -> None:

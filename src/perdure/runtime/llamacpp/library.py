@@ -9,7 +9,6 @@ layout is refused before it can read a wrong field.
 """
 
 import ctypes as c
-import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +19,6 @@ _INT, _UINT, _FLOAT, _BOOL, _POINTER, _SIZE = c.c_int32, c.c_uint32, c.c_float, 
 # so that the layout check lives to see it.
 _SPARE = ("spare", c.c_byte * 256)
 
-LOG_LEVEL_WARN = 3
 LOG_LEVEL_ERROR = 4
 FLASH_ATTENTION_ON = 1
 KV_TYPE_F16 = 1
@@ -246,7 +244,7 @@ _callbacks: list[object] = []
 
 
 class Log:
-    """Takes the library's log: warnings and errors go to standard error, the latest errors are kept as reasons."""
+    """Takes the library's log and keeps the latest errors: a refusal gives them as its reason, once."""
 
     def __init__(self, library: c.CDLL) -> None:
         self._errors: list[str] = []
@@ -256,12 +254,9 @@ class Log:
 
     def _take(self, level: int, text: bytes, _user_data: int | None) -> None:
         line = text.decode("utf-8", "replace").strip()
-        if level not in (LOG_LEVEL_WARN, LOG_LEVEL_ERROR) or not line:
-            return
-        if level == LOG_LEVEL_ERROR:
+        if level == LOG_LEVEL_ERROR and line:
             self._errors.append(line)
             del self._errors[:-8]
-        sys.stderr.write(f"llama.cpp: {line}\n")
 
     def reason(self) -> str:
         """The first of the errors logged since the last call, and forget them. Empty if there was none.
