@@ -133,9 +133,8 @@ def show(server: Server) -> int:
         "the server stops in order": server.end(signal.SIGTERM) == os.EX_OK,
     }
     usage = final.usage
-    print(
-        f"\n\n   {usage.output_tokens if usage else 0} tokens, {len(reader.numbers)} events, {len(reader.text)} characters"
-    )
+    tokens = usage.output_tokens if usage else 0
+    print(f"\n\n   {tokens} tokens, {len(reader.numbers)} events, {len(reader.text)} characters")
     print(f"   killed after event {seen - 1}; the server listened again after {listening:.1f} s")
     for claim, holds in checks.items():
         print(f"   {'yes' if holds else 'NO '}  {claim}")

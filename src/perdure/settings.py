@@ -31,7 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8383
     model: str | None = None
-    slots: Annotated[int, Meta(ge=1, le=64)] = 4
+    slots: Annotated[int, Meta(ge=1, le=limits.SLOTS_MAX)] = 4
     window_tokens: Annotated[int, Meta(ge=64, le=1_048_576)] = 4096
     kv_memory_max_bytes: Annotated[int, Meta(ge=1024**2)] = 4 * 1024**3
     threads: Annotated[int, Meta(ge=1, le=256)] = 1

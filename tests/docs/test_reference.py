@@ -19,7 +19,7 @@ from perdure.domain.model import Message
 from perdure.domain.recovery import OnRestart
 from perdure.domain.request import CreateRequest
 from perdure.domain.response import Extension, ResponseError
-from perdure.runtime.llamacpp.plan import SLOTS_MAX, WINDOW_SMALL_TOKENS
+from perdure.runtime.llamacpp.plan import WINDOW_SMALL_TOKENS
 from perdure.settings import PREFIX, Settings
 from perdure.storage.sqlite.connection import LOG_SIZE_MAX_BYTES
 from perdure.storage.sqlite.log import LOG_MAX_PAGES
@@ -195,7 +195,7 @@ PHRASES = {
         f"`close_seconds` ({Settings().close_seconds:g})",
     ],
     "reference/events.md": [f"After {limits.KEEPALIVE_SECONDS:g} seconds of silence"],
-    "reference/settings.md": [f"{SLOTS_MAX} is the most", f"narrows to {WINDOW_SMALL_TOKENS:,} tokens"],
+    "reference/settings.md": [f"narrows to {WINDOW_SMALL_TOKENS:,} tokens"],
     "reference/errors.md": [f"more than {limits.JSON_DEPTH_MAX} levels"],
     "reference/responses.md": [
         f"waits up to {limits.CANCEL_WAIT_SECONDS:g} seconds",

@@ -103,13 +103,14 @@ def test_after_a_restart_only_the_remaining_tokens_are_drawn(tmp_path: Path, tin
 
 
 @pytest.mark.proves("P3", "C-25")
-def test_a_create_answered_and_killed_at_once_is_not_lost(tmp_path: Path, tiny_model: Path) -> None:
-    """Twenty times: the answer to a create, then SIGKILL. All twenty are there, and all come to an end."""
+@pytest.mark.parametrize("half", [0, 1])
+def test_a_create_answered_and_killed_at_once_is_not_lost(tmp_path: Path, tiny_model: Path, half: int) -> None:
+    """Twenty times in two runs: the answer to a create, then SIGKILL. All are there, and all come to an end."""
     with Server(tmp_path / "data", tiny_model, **MANY_CRASHES) as server:
         accepted: list[str] = []
-        for n in range(20):
+        for n in range(10):
             server.start()
-            accepted.append(server.create(max_output_tokens=20, seed=n)["id"])
+            accepted.append(server.create(max_output_tokens=20 + half, seed=n)["id"])
             server.kill()
         server.start()
         for each in accepted:

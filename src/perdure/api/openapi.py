@@ -31,7 +31,7 @@ class Document(JsonRenderPlugin):
         """Drop the framework's HTML pages."""
         router.routes[:] = [route for route in router.routes if route.path == "/openapi.json"]
 
-    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:  # noqa: ARG002
+    def render(self, request: Request[Any, Any, Any], openapi_schema: dict[str, Any]) -> bytes:  # noqa: ARG002 -- the framework gives it
         """The document as JSON."""
         if self._rendered is None:
             self._rendered = msgspec.json.encode(completed(openapi_schema))

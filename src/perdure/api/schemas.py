@@ -32,7 +32,7 @@ def components() -> dict[str, Schema]:
         if "properties" in schema:
             sometimes = _SOMETIMES.get(name, frozenset())
             schema["required"] = [member for member in schema["properties"] if member not in sometimes]
-    return {**derived, **_written()}
+    return {**derived, **_requests(), **_errors(), **_lists(), **_states()}
 
 
 def ref(name: str) -> Schema:
@@ -40,12 +40,18 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _written() -> dict[str, Schema]:
+def _requests() -> dict[str, Schema]:
     return {
         "CreateResponse": _create_response(),
         "InputMessage": _input_message(),
         "InputText": _object({"type": {"enum": list(TEXT_PARTS)}, "text": _text()}),
         "Event": _object({"type": {"type": "string"}, "sequence_number": {"type": "integer", "minimum": 0}}),
+        "Deleted": _object({"id": {"type": "string"}, "object": {"const": "response"}, "deleted": {"const": True}}),
+    }
+
+
+def _errors() -> dict[str, Schema]:
+    return {
         "Error": _object({"error": ref("ErrorBody")}),
         "ErrorBody": _object(
             {
@@ -55,7 +61,11 @@ def _written() -> dict[str, Schema]:
                 "code": {"type": "string"},
             }
         ),
-        "Deleted": _object({"id": {"type": "string"}, "object": {"const": "response"}, "deleted": {"const": True}}),
+    }
+
+
+def _lists() -> dict[str, Schema]:
+    return {
         "ModelList": _object({"object": {"const": "list"}, "data": _array(ref("Model"))}),
         "TaskList": _object(
             {
@@ -74,6 +84,11 @@ def _written() -> dict[str, Schema]:
                 "has_more": {"type": "boolean"},
             }
         ),
+    }
+
+
+def _states() -> dict[str, Schema]:
+    return {
         "Service": _object(
             {
                 "object": {"const": "service"},

@@ -20,6 +20,7 @@ TOP_P_DEFAULT = 1.0
 
 # The queue and the runs.
 QUEUE_LENGTH_MAX_TASKS = 1_000
+SLOTS_MAX = 32  # each of them needs a row in every step of a batch
 CRASHES_MAX = 3  # crashes of one task without a new committed token in between
 RETRY_AFTER_QUEUE_FULL_SECONDS = 5
 

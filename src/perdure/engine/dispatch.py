@@ -115,17 +115,10 @@ class Dispatcher:
 
     async def _supervise(self, run: Run) -> None:
         try:
-            while not await self._ended(run):
-                await wait_for(run.leaving, DISPATCH_POLL_SECONDS)
+            await self._work(run)
+        except Exception as error:  # noqa: BLE001 -- one run must not end the others; the row is still ours to take again
+            self._report(f"run {run.ident}", error)
+            await wait_for(run.leaving, DISPATCH_POLL_SECONDS)
         finally:
             del self._live[run.task_id]
             self.wake()
-
-    async def _ended(self, run: Run) -> bool:
-        """Work on a run; whether it ended in order, or has to leave. Otherwise the row is still ours to work on."""
-        try:
-            await self._work(run)
-        except Exception as error:  # noqa: BLE001 -- one run must not end the others
-            self._report(f"run {run.ident}", error)
-            return run.leaving.is_set()
-        return True

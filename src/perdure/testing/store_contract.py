@@ -299,35 +299,23 @@ class StoreContract(ABC):
         task = await running(store, "a", await add_client(store))
         assert (task.status, task.boot, task.attempt, task.claimed_at) == (Status.RUNNING, BOOT, 1, 2_000)
         seq, cancelling = task.next_seq, frozenset({Status.CANCELLING})
-        full = Change(
-            task_id=task.id,
-            from_status=frozenset({Status.RUNNING}),
-            from_seq=seq,
-            status=Status.CANCELLING,
-            at=9,
-            boot="b",
-            attempt=2,
-            crashes=3,
-            tokens_kept=4,
-            tokens_mark=5,
-            claimed_at=6,
-            fingerprint="f",
-            exact=False,
-            error="e",
-            purge_at=8,
-            hidden=True,
-        )
-        await store.apply(full)
+        given: dict[str, Any] = {
+            "boot": "b",
+            "attempt": 2,
+            "crashes": 3,
+            "tokens_kept": 4,
+            "tokens_mark": 5,
+            "claimed_at": 6,
+            "fingerprint": "f",
+            "exact": False,
+            "error": "e",
+            "purge_at": 8,
+            "hidden": True,
+        }
+        await store.apply(Change(task.id, frozenset({Status.RUNNING}), seq, Status.CANCELLING, 9, **given))
         after = await found(store, "a")
-        for name in ("status", "boot", "attempt", "crashes", "tokens_kept", "tokens_mark", "claimed_at"):
-            assert getattr(after, name) == getattr(full, name)
-        assert (after.fingerprint, after.exact, after.error, after.purge_at, after.hidden) == (
-            "f",
-            False,
-            "e",
-            8,
-            True,
-        )
+        assert {name: getattr(after, name) for name in given} == given
+        assert after.status is Status.CANCELLING
         await store.apply(Change(task.id, cancelling, seq, Status.CANCELLING, 10))
         assert await found(store, "a") == after
         await store.apply(

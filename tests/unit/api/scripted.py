@@ -26,7 +26,7 @@ MODEL = "scripted-model"
 TEXTS = ("Hello", ", wörld", "!")
 NOW = 1_790_000_000
 OWNER_TOKEN = "owner-token"  # noqa: S105 -- a name in a script
-OTHER_TOKEN = "other-token"  # noqa: S105
+OTHER_TOKEN = "other-token"  # noqa: S105 -- as above
 WINDOW_CHARS = 4096
 
 

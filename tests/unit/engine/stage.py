@@ -88,6 +88,7 @@ class StageStore(SqliteStore):
         self.commits = asyncio.Event()
         self.commits.set()
         self.before_apply: Callable[[Change], Awaitable[None]] | None = None
+        self.after_task: Callable[[TaskRecord], Awaitable[None]] | None = None
         self.changes: list[Change] = []
         self._news = asyncio.Condition()
 
@@ -138,6 +139,8 @@ class StageStore(SqliteStore):
         await self._enter("task")
         found = await super().task(ident)
         await asyncio.sleep(0)
+        if found is not None and self.after_task is not None:
+            await self.after_task(found)
         return found
 
     async def unfinished(self, after_id: int, limit: int) -> Sequence[TaskRecord]:
@@ -348,6 +351,19 @@ def every(nth: int, error: Callable[[], Exception]) -> Callable[[str], Exception
         return error() if calls % nth == 0 else None
 
     return strike
+
+
+def overtaken(gates: dict[int, asyncio.Event], hit: Callable[[Change], bool]) -> Callable[[Change], Awaitable[None]]:
+    """A hook for a write that would be overtaken by the run each time: the next token is let go, and the run has time
+    to commit it, between the look at the row and the write."""
+    closed = list(gates.values())
+
+    async def hook(change: Change) -> None:
+        if hit(change) and closed:
+            closed.pop(0).set()
+            await asyncio.sleep(2)  # the loop's time
+
+    return hook
 
 
 async def turns(count: int) -> None:

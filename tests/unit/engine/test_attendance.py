@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.unit.engine.stage import Stage, scenario, started
+from tests.unit.engine.stage import Stage, scenario, started, turns
 
 from perdure.domain.errors import NotFound
 from perdure.domain.events import Event
@@ -25,7 +25,6 @@ async def held(stage: Stage, callers: int, *, background: bool = False) -> tuple
     return await stage.store.until(ident, lambda task: task.tokens_kept == 1), waiting
 
 
-@pytest.mark.proves("B-15")
 @scenario
 async def test_foreground_work_stops_when_its_caller_leaves(tmp_path: Path) -> None:
     """Within a second, and the slot is free."""
@@ -83,11 +82,15 @@ async def test_one_who_may_not_see_a_response_does_not_end_it(tmp_path: Path) ->
 
 @scenario
 async def test_a_stopping_service_is_not_a_caller_who_has_left(tmp_path: Path) -> None:
-    """Foreground work whose caller is sent away by the stop is left to its policy."""
+    """Foreground work whose callers go while the service stops, by themselves or not, is left to its policy."""
     async with started(tmp_path) as stage:
-        task, (caller,) = await held(stage, 1)
+        task, (impatient, patient) = await held(stage, 2)
+        stage.engine.drain()
+        impatient.cancel()
+        await turns(20)
+        patient.cancel()
+        await turns(20)
         await stage.stop(seconds=0)
-        await caller
         left = await stage.store.task(task.ident)
         assert left is not None
         assert (left.status, left.boot) == (Status.RUNNING, None)

@@ -49,7 +49,6 @@ async def test_what_a_restart_left_running_goes_before_the_queue(tmp_path: Path)
         assert [job.ident for job in stage.runtime.jobs] == queued
 
 
-@pytest.mark.proves("C-14")
 @scenario
 async def test_slots_are_never_exceeded_and_each_task_runs_once(tmp_path: Path) -> None:
     """Sixty tasks, three slots: three at a time, sixty starts."""

@@ -142,7 +142,6 @@ async def test_an_engine_that_was_never_started_can_be_stopped(tmp_path: Path) -
         await stage.stop()
 
 
-@pytest.mark.proves("C-17")
 @scenario
 async def test_a_reader_sees_each_state_as_it_is(tmp_path: Path) -> None:
     """Queued, in progress with the text so far marked incomplete or open, then the very bytes of the last event."""

@@ -39,7 +39,6 @@ async def test_a_live_viewer_and_a_later_one_see_the_same_bytes(tmp_path: Path) 
         assert await stage.follow(ident) == seen[0]
 
 
-@pytest.mark.proves("B-29")
 @scenario
 async def test_a_long_log_is_replayed_whole_from_any_cursor(tmp_path: Path) -> None:
     """Pages join without a gap or a repeat, at each of their borders too."""
@@ -95,6 +94,25 @@ async def test_silence_is_broken_every_fifteen_seconds(tmp_path: Path) -> None:
         assert seen[:2] == [None, None]
         assert None not in seen[2:]
         assert types([event for event in seen if event is not None])[-1] == "completed"
+
+
+@scenario
+async def test_an_event_makes_the_silence_begin_anew(tmp_path: Path) -> None:
+    """Only silence is broken: what was just said need not be followed by a sign of life."""
+    async with started(tmp_path) as stage:
+        gates = {position: asyncio.Event() for position in (1, 2)}
+        stage.runtime.play("hold", Script(gates=gates))
+        ident = await stage.submit("hold")
+        task = await stage.store.until(ident, lambda task: task.tokens_kept == 1)
+        async with stage.engine.follow(stage.principal, ident, task.next_seq - 1) as events:
+            for gate, seconds in ((gates[1], 14.9), (gates[2], 0.2)):
+                coming = asyncio.create_task(anext(events, None))
+                await turns(20)
+                stage.clock.advance(seconds)
+                await asyncio.sleep(3)  # the loop's time: the feed has looked several times
+                assert not coming.done()
+                gate.set()
+                assert await coming is not None
 
 
 async def after_long_silence(stage: Stage, seen: list[Event | None]) -> None:

@@ -353,6 +353,7 @@ async def test_a_write_that_was_refused_and_kept_after_all_is_not_made_twice(
         stage.store.before_apply = kept_after_all
         await stage.engine.start()
         assert [change.task_id for change in stage.store.changes] == [task.id]
+        assert [str(error) for _, error in stage.reports] == ["no answer"]
         await stage.ended(task.ident)
         await stage.log(task.ident)
         await stage.stop()

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.unit.engine.stage import SPEED, Stage, scenario, started, turns, types
+from tests.unit.engine.stage import Stage, overtaken, scenario, started, turns, types
 
 from perdure.domain.errors import NotFound
 from perdure.domain.lifecycle import Status
@@ -111,17 +111,13 @@ async def test_the_viewers_of_a_slow_stop_still_get_the_last_event(tmp_path: Pat
 async def test_a_delete_does_not_run_after_a_text_that_is_faster_than_the_disk(tmp_path: Path) -> None:
     """A run that commits without a pause gives way to the delete."""
     async with started(tmp_path) as stage:
-        stage.store.before_apply = _slow_delete
-        stage.runtime.play("long", Script(length=3_000))
-        ident = await stage.submit("long")
-        await stage.store.until(ident, lambda task: task.tokens_kept > 20)
+        gates = {position: asyncio.Event() for position in range(1, 6)}
+        stage.runtime.play("hold", Script(length=6, gates=gates))
+        ident = await stage.submit("hold")
+        await stage.store.until(ident, lambda task: task.tokens_kept == 1)
+        stage.store.before_apply = overtaken(gates, lambda change: change.hidden is True)
         await stage.delete(ident)
         assert (await stage.ended(ident)).status is Status.CANCELLED
-
-
-async def _slow_delete(change: Change) -> None:
-    if change.hidden is True:
-        await asyncio.sleep(SPEED * 0.02)
 
 
 @scenario

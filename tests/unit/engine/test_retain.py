@@ -19,7 +19,6 @@ async def wake(stage: Stage) -> None:
     await stage.delete(ident)
 
 
-@pytest.mark.proves("C-19")
 @scenario
 async def test_a_response_that_is_not_to_be_stored_is_gone_sixty_seconds_after_its_end(tmp_path: Path) -> None:
     """Readable until then, unreadable from that moment on, and then no row is left."""
@@ -37,6 +36,22 @@ async def test_a_response_that_is_not_to_be_stored_is_gone_sixty_seconds_after_i
             await stage.follow(ident)
         await stage.store.gone(ident)
         assert await stage.store.events(task.id, -1, 10) == []
+
+
+@scenario
+async def test_a_sweep_takes_what_is_due_and_leaves_what_is_not(tmp_path: Path) -> None:
+    """Two that ended thirty seconds apart go thirty seconds apart."""
+    async with started(tmp_path) as stage:
+        first = await stage.submit(store=False)
+        await stage.ended(first)
+        stage.clock.advance(30)
+        second = await stage.submit(store=False)
+        await stage.ended(second)
+        stage.clock.advance(30)
+        await wake(stage)
+        await stage.store.gone(first)
+        await turns(50)
+        assert (await stage.response(second))["status"] == "completed"
 
 
 @pytest.mark.proves("P7")
