@@ -7,10 +7,11 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 import uvicorn
@@ -21,7 +22,7 @@ from perdure.ambient.clock import SystemClock
 from perdure.ambient.folder import DataFolder, write_private
 from perdure.ambient.names import RandomNames
 from perdure.api.app import build_app
-from perdure.domain.errors import ModelUnavailable, RefusedToStart
+from perdure.domain.errors import ModelUnavailable, PerdureError, RefusedToStart
 from perdure.domain.principal import ALL_SCOPES, OWNER
 from perdure.engine.engine import Engine
 from perdure.ports.ambient import Clock, Names
@@ -31,6 +32,7 @@ from perdure.runtime.llamacpp.supervisor import LlamaRuntime, ModelFile
 from perdure.settings import Settings
 from perdure.storage.sqlite.store import SqliteStore
 
+T = TypeVar("T")
 EXIT_DRAINED = 0
 EXIT_BUDGET_EXHAUSTED = 3
 SERVER_FILE = "server.json"
@@ -113,16 +115,27 @@ async def serve(settings: Settings, announce: Callable[[Started], None]) -> int:
     with DataFolder(settings.folder), _bind(settings) as listening:
         async with _opened(settings) as (store, runtime):
             await _ensure_owner(settings.token_file, store, clock, names)
-            engine = _engine(settings, store, runtime, clock, names)
             if settings.model is not None:
                 await _require(runtime)
-            left = await engine.start()
-            model = settings.model_file.stem if settings.model_file else bundled.NAME
-            address = _url(listening)
-            started = Started(address, model, settings.token_file, left)
-            await _listen(settings, engine, names, listening, stop, lambda: _tell(settings, started, announce))
+            engine = _engine(settings, store, runtime, clock, names)
+            left = await _unless_asked(stop, engine.start())
+            if left is not None:
+                started = Started(_url(listening), _model_name(settings), settings.token_file, left)
+                await _listen(settings, engine, names, listening, stop, lambda: _tell(settings, started, announce))
     log.event("stopped")
     return EXIT_DRAINED
+
+
+async def _unless_asked(stop: Stop, work: Coroutine[Any, Any, T]) -> T | None:
+    """The result of `work`, or None if the wish to stop came first; the work is then given up."""
+    doing, asked = asyncio.ensure_future(work), asyncio.ensure_future(stop.asked.wait())
+    try:
+        await asyncio.wait((doing, asked), return_when=asyncio.FIRST_COMPLETED)
+        return await doing if doing.done() else None
+    finally:
+        for each in (doing, asked):
+            each.cancel()
+        await asyncio.gather(doing, asked, return_exceptions=True)
 
 
 async def _listen(
@@ -183,14 +196,31 @@ async def _opened(settings: Settings) -> AsyncGenerator[tuple[Store, LlamaRuntim
         log=log.event,
     )
     budget = Budget(settings.close_seconds)
+    runtime.start()
+    keeping = asyncio.create_task(_keep_models(settings, store, runtime), name="keep models")
     try:
-        runtime.start()
         yield store, runtime
     finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
         with budget.stage("model processes"):
             await runtime.close()
         with budget.stage("database"):
             await store.close()
+
+
+async def _keep_models(settings: Settings, store: Store, runtime: LlamaRuntime) -> None:
+    """Keep what is known of the models, their digests above all; the files stay where they are."""
+    paths = {file.name: str(file.path.absolute()) for file in _model_files(settings)}
+    try:
+        for card in await runtime.models():
+            await store.keep_model(card, paths[card.name])
+    except PerdureError as error:  # nothing depends on it today; the next start keeps it
+        log.fault("keep models", error)
+
+
+def _model_name(settings: Settings) -> str:
+    return settings.model_file.stem if settings.model_file else bundled.NAME
 
 
 def _engine(settings: Settings, store: Store, runtime: LlamaRuntime, clock: Clock, names: Names) -> Engine:

@@ -8,7 +8,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.system.server import Server, check_log, freeze, text_of, until
+from tests.system.server import Server, check_log, freeze, still_alive, text_of, until
 
 
 def log_files(server: Server) -> list[str]:
@@ -110,3 +110,19 @@ def test_a_stopping_service_takes_no_new_work(tmp_path: Path, tiny_model: Path) 
         child.resume()
         assert server.wait() == 0
         psutil.wait_procs([child], timeout=1)
+
+
+def test_a_stop_while_it_starts_is_heard(tmp_path: Path) -> None:
+    """A start that waits for the model, to settle what was left, can be ended in order, and loses nothing."""
+    with Server(tmp_path / "data").start() as server:
+        found = server.create(max_output_tokens=500)["id"]
+        server.reaches(found, "running")
+        server.kill()
+        server.spawn()
+        freeze(child := server.engine_child())
+        until(lambda: True if (server.data / "perdure.db-wal").exists() else None, "the database to be opened")
+        assert server.terminate() == 0
+        assert log_files(server) == []
+        assert still_alive([child], seconds=1) == []
+        server.start()
+        server.reaches(found, "running")

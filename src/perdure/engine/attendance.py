@@ -9,14 +9,19 @@ from perdure.domain.limits import UNATTENDED_SECONDS
 
 
 class Attendance:
-    """Counts of readers by ident. `on_empty` is called with an ident that nobody attends any more."""
+    """Counts of readers by ident. `on_empty` is called with an expected ident that nobody attends any more."""
 
     def __init__(self, on_empty: Callable[[str], None]) -> None:
         self._readers: Counter[str] = Counter()
+        self._expected: set[str] = set()
         self._on_empty = on_empty
 
     def expect(self, ident: str) -> None:
-        """Somebody should come for `ident` shortly; call `on_empty` if nobody is there by then."""
+        """The caller who asked for `ident` should attend it shortly, and it is for him and whoever joins him.
+
+        What a restart has left was asked for by a caller of the last process: no passer-by ends it by leaving.
+        """
+        self._expected.add(ident)
         asyncio.get_running_loop().call_later(UNATTENDED_SECONDS, self._check, ident)
 
     @contextmanager
@@ -35,4 +40,6 @@ class Attendance:
     def _check(self, ident: str) -> None:
         if self._readers[ident] <= 0:
             del self._readers[ident]
-            self._on_empty(ident)
+            if ident in self._expected:
+                self._expected.discard(ident)
+                self._on_empty(ident)

@@ -8,31 +8,32 @@ from perdure.domain.limits import DISPATCH_POLL_SECONDS
 from perdure.engine.record import UNCLAIMED, Recorder
 from perdure.engine.run import Report, Run, exhausted
 from perdure.engine.wakeups import wait_for
+from perdure.ports.runtime import Runtime
 from perdure.ports.storage import StaleTask, Store, TaskRecord
 
 Work = Callable[[Run], Awaitable[None]]
 
 
 class Dispatcher:
-    """Keeps the slots busy. One of it runs in a service; `boot` names the process, `slots` counts them."""
+    """Keeps the slots busy. One of it runs in a service; `boot` names the process."""
 
     def __init__(
         self,
         store: Store,
+        runtime: Runtime,
         recorder: Recorder,
         work: Work,
         report: Report,
         *,
         boot: str,
-        slots: Callable[[], int],
         crashes_max: int,
     ) -> None:
         self._store = store
+        self._runtime = runtime
         self._recorder = recorder
         self._work = work
         self._report = report
         self._boot = boot
-        self._slots = slots
         self._crashes_max = crashes_max
         self._hint = asyncio.Event()
         self._stopping = False
@@ -74,8 +75,8 @@ class Dispatcher:
         await asyncio.gather(*(task for _, task in self._live.values()))
 
     async def _fill(self) -> None:
-        while not self._stopping and len(self._live) < self._slots():
-            record = await self._store.next_runnable(self._boot, tuple(self._live))
+        while not self._stopping and len(self._live) < self._runtime.slots:
+            record = await self._store.next_runnable(self._boot, tuple(self._live), self._runtime.names)
             if record is None:
                 return
             try:

@@ -61,7 +61,7 @@ class Engine:
         recorder = Recorder(store, clock, self._wakeups)
         self._runner = Runner(store, runtime, recorder, report, boot=boot, crashes_max=crashes_max)
         self._dispatcher = Dispatcher(
-            store, recorder, self._work, report, boot=boot, slots=lambda: runtime.slots, crashes_max=crashes_max
+            store, runtime, recorder, self._work, report, boot=boot, crashes_max=crashes_max
         )
         self._submit = Submit(store, runtime, clock, names, queue_max)
         self._feed = Feed(store, self._wakeups, clock)

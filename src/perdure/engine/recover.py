@@ -13,7 +13,7 @@ from perdure.domain.limits import RECOVERY_PAGE_TASKS, STORAGE_RETRY_SECONDS
 from perdure.domain.recovery import Action, OnRestart, Verdict, decide
 from perdure.domain.response import ResponseError
 from perdure.engine.record import UNCLAIMED, Recorder
-from perdure.engine.run import Fingerprint, Report
+from perdure.engine.run import Fingerprint, Report, fits
 from perdure.ports.runtime import Runtime
 from perdure.ports.storage import Store, TaskRecord
 
@@ -116,7 +116,8 @@ class Recover:
         then = msgspec.json.decode(record.fingerprint or "null", type=Fingerprint | None)
         if then is None or then.model_digest != card.digest:
             return f"the file of the model {record.model} has changed", False
-        return None, record.exact and card.exact and then.runtime == card.fingerprint
+        same = then.runtime == card.fingerprint and fits(record, card)
+        return None, record.exact and card.exact and same
 
 
 def _crashes(record: TaskRecord) -> int:

@@ -15,6 +15,7 @@ from perdure.domain.errors import ModelUnavailable, StorageFailed, StorageFull
 from perdure.domain.journal import Journal
 from perdure.domain.lifecycle import OWNED, Cause, Status, step
 from perdure.domain.limits import STORAGE_RETRY_SECONDS
+from perdure.domain.model import ModelCard
 from perdure.domain.response import ResponseError
 from perdure.engine.record import Recorder
 from perdure.engine.wakeups import wait_for
@@ -62,6 +63,11 @@ class Fingerprint(msgspec.Struct, frozen=True):
 
     model_digest: str
     runtime: str
+
+
+def fits(record: TaskRecord, card: ModelCard) -> bool:
+    """Whether the window still has the room that was promised at submit. If not, the text is cut before its time."""
+    return record.prompt_tokens + record.tokens_max <= card.context_length
 
 
 def exhausted(crashes: int) -> ResponseError:
@@ -137,7 +143,7 @@ class Runner:
             step(record.status, Cause.LOADED),
             tokens_mark=max(record.tokens_mark, record.tokens_kept),
             fingerprint=msgspec.json.encode(Fingerprint(card.digest, card.fingerprint)).decode(),
-            exact=card.exact,
+            exact=card.exact and fits(record, card),
             note="started",
         )
 
@@ -157,16 +163,20 @@ class Runner:
         card = await self._runtime.card(record.model)
         if card is None:
             raise ModelUnavailable(f"The model {record.model} is not here any more.")
-        prompt = await self._store.prompt(record.id)
-        room = card.context_length - len(prompt)
-        wanted = journal.request.max_output_tokens
+        room = card.context_length - record.prompt_tokens
+        if room <= len(journal.tokens):  # it was accepted by a service that was started with more
+            raise ModelUnavailable(
+                f"The window is {card.context_length} tokens now, and this text needs more than "
+                f"{record.prompt_tokens + len(journal.tokens)}; start the service with a larger window_tokens.",
+                code="context_length_exceeded",
+            )
         return Job(
             ident=record.ident,
             model=record.model,
-            prompt=prompt,
+            prompt=await self._store.prompt(record.id),
             done=tuple(journal.tokens),
             sampling=journal.request.sampling,
-            tokens_max=room if wanted is None else min(room, wanted),
+            tokens_max=min(room, record.tokens_max),
         )
 
     async def _keep(self, run: Run, record: TaskRecord, journal: Journal, pieces: Sequence[Piece]) -> TaskRecord:

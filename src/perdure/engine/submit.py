@@ -60,6 +60,7 @@ class Submit:
     ) -> None:
         """Store the response, its task and its first events in one transaction."""
         now = self._clock.now()
+        room = card.context_length - len(prompt)
         journal = Journal(ident, now // MICROSECONDS, request, len(prompt), exact=card.exact)
         new = NewTask(
             ident=ident,
@@ -73,6 +74,7 @@ class Submit:
             request=msgspec.json.encode(request),
             received=received,
             prompt=prompt,
+            tokens_max=min(room, request.max_output_tokens or room),
             events=tuple(journal.create()),
         )
         await self._store.submit(new, self._queue_max)

@@ -4,7 +4,7 @@ The runtime draws tokens; it stores nothing and knows nothing of tasks. What a c
 committed may be drawn again: the same job always draws the same tokens (when the card says `exact`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -91,6 +91,11 @@ class Runtime(Protocol):
     @property
     def slots(self) -> int:
         """How many generations may be under way at once."""
+        ...
+
+    @property
+    def names(self) -> Collection[str]:
+        """The names of all models that this service is meant to have, usable or not."""
         ...
 
     def fault(self) -> str | None:

@@ -7,6 +7,8 @@ What every store promises, whichever database is behind it:
 * Events and status change together or not at all (P4). The status moves by compare-and-set, so of two who want to
   move a task one meets `StaleTask` and nothing of his was kept.
 * A caller who is cancelled while he waits neither undoes his own write nor anybody else's.
+* A write that was refused stays refused. (Where the disk refuses everything from then on, a crash may bring back the
+  last one that was refused at its very end; the first write that succeeds again closes that gap.)
 * `StorageFull` and `StorageFailed` end with the disk's trouble: the store needs no restart, and reads go on.
 
 Times are integers, microseconds since 1970. `ident` is the outside name of a response and its task without prefix.
@@ -29,7 +31,7 @@ class NewTask(msgspec.Struct, frozen=True):
     """A response and its task, about to be accepted.
 
     `request` is the JSON of the validated request, `received` the JSON of its input as it came, `prompt` the token
-    ids to read. `events` start at number 0.
+    ids to read, `tokens_max` how many may be drawn after them. `events` start at number 0.
     """
 
     ident: str
@@ -43,6 +45,7 @@ class NewTask(msgspec.Struct, frozen=True):
     request: bytes
     received: bytes
     prompt: tuple[int, ...]
+    tokens_max: int
     events: tuple[Event, ...]
 
 
@@ -52,8 +55,10 @@ class TaskRecord(msgspec.Struct, frozen=True):
     `id` orders tasks by their submit. `next_seq` is the number that the next event gets. `boot` names the process
     that answers for the task, None when nobody does. `attempt` counts starts of the text (0: none yet), `crashes`
     the starts since the last committed token that ended in a crash; `tokens_kept` are the committed tokens of the
-    current attempt and `tokens_mark` how many there were at its last start. `fingerprint` is the runtime's, of the
-    first start of this attempt. `purge_at` is when the rows may go, `hidden` whether readers still find them.
+    current attempt and `tokens_mark` the most that any start began with. `tokens_max` is where the text is cut,
+    settled at submit. `claimed_at` is 0 for a resumed task that nobody has taken up yet. `fingerprint` is the
+    runtime's, of the first start of this attempt. `purge_at` is when the rows may go, `hidden` whether readers still
+    find them.
     """
 
     id: int
@@ -72,6 +77,7 @@ class TaskRecord(msgspec.Struct, frozen=True):
     tokens_kept: int
     tokens_mark: int
     prompt_tokens: int
+    tokens_max: int
     created_at: int
     claimed_at: int | None
     finished_at: int | None
@@ -153,9 +159,10 @@ class Store(Protocol):
         """Tasks in no terminal state, by id, for the start-up scan."""
         ...
 
-    async def next_runnable(self, boot: str, live: Collection[int]) -> TaskRecord | None:
+    async def next_runnable(self, boot: str, live: Collection[int], models: Collection[str]) -> TaskRecord | None:
         """What a free slot should take: first what `boot` answers for (loading, running, cancelling) and is not
-        `live`, the oldest first; then the queue, foreground before background, each by id."""
+        `live`, the oldest first; then the queue, foreground before background, each by id;
+        queued tasks of other models than `models` wait."""
         ...
 
     async def queue_position(self, task_id: int) -> int | None:

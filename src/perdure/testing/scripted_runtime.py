@@ -7,7 +7,7 @@ never drawn is refused. A script says how long the text is, where it waits, and 
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -169,6 +169,11 @@ class ScriptedRuntime:
         """How many generations may be under way at once."""
         return self._slots
 
+    @property
+    def names(self) -> Collection[str]:
+        """The models that there should be."""
+        return self.cards.keys()
+
     def fault(self) -> str | None:
         """Why no model can be asked."""
         return next(iter(self.unavailable.values()), None)
@@ -202,8 +207,8 @@ class ScriptedRuntime:
         """Start drawing."""
         script = self._scripts.setdefault(job.prompt, Script())
         drawn_before = tuple(self._token(job, script, position) for position in range(len(job.done)))
-        assert job.done == drawn_before, "a job goes on after tokens that were never drawn"  # noqa: S101
-        assert self.busy < self._slots, "more generations than slots"  # noqa: S101
+        assert job.done == drawn_before, "a job goes on after tokens that were never drawn"  # noqa: S101 -- a check of the caller
+        assert self.busy < self._slots, "more generations than slots"  # noqa: S101 -- a check of the caller
         self.jobs.append(job)
         self.busy += 1
         self.busiest = max(self.busiest, self.busy)

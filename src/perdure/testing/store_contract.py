@@ -29,6 +29,7 @@ from perdure.ports.storage import Attempt, Change, StaleTask, Store, TaskRecord
 from perdure.testing.store_steps import (
     BOOT,
     END_TYPES,
+    MODEL,
     QUEUE_MAX,
     TOKEN,
     TOO_MANY,
@@ -140,6 +141,7 @@ class StoreContract(ABC):
             tokens_kept=0,
             tokens_mark=0,
             prompt_tokens=3,
+            tokens_max=100,
             created_at=1_000,
             claimed_at=None,
             finished_at=None,
@@ -492,7 +494,7 @@ class StoreContract(ABC):
             await submitted(store, name, client, background=name.startswith("back"))
         live = [loading.id]
         order: list[str] = []
-        while (task := await store.next_runnable(BOOT, live)) is not None:
+        while (task := await store.next_runnable(BOOT, live, [MODEL])) is not None:
             order.append(task.ident)
             live.append(task.id)
             if task.status is Status.QUEUED:
@@ -505,11 +507,20 @@ class StoreContract(ABC):
         store = await place.open()
         client = await add_client(store)
         task = await running(store, "a", client)
-        assert await store.next_runnable("boot-2", []) is None
+        assert await store.next_runnable("boot-2", [], [MODEL]) is None
         await store.apply(Change(task.id, frozenset({Status.RUNNING}), task.next_seq, Status.CANCELLING, 1))
-        mine = await store.next_runnable(BOOT, [])
+        mine = await store.next_runnable(BOOT, [], [MODEL])
         assert mine is not None
         assert mine == await found(store, "a")
+
+    @scenario
+    async def test_queued_tasks_of_other_models_wait(self, place: Place) -> None:
+        """A start that serves another model neither takes them nor lets them block what stands behind them."""
+        store = await place.open()
+        client = await add_client(store)
+        waiting = await submitted(store, "a", client)
+        assert await store.next_runnable(BOOT, [], ["other"]) is None
+        assert await store.next_runnable(BOOT, [], ["other", MODEL]) == waiting
 
     @scenario
     async def test_the_queue_position_counts_those_before(self, place: Place) -> None:

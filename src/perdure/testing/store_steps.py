@@ -16,6 +16,7 @@ from perdure.domain.recovery import OnRestart
 from perdure.ports.storage import Change, NewTask, Store, TaskRecord
 
 BOOT = "boot-1"
+MODEL = "tiny"
 TOKEN = b"\x01" * 32
 QUEUE_MAX = 10_000
 TOO_MANY = 1_000
@@ -36,7 +37,7 @@ def new_task(ident: str, client_id: int, *, background: bool = True, prompt: tup
     return NewTask(
         ident=ident,
         client_id=client_id,
-        model="tiny",
+        model=MODEL,
         on_restart=OnRestart.RESUME,
         background=background,
         stored=True,
@@ -45,6 +46,7 @@ def new_task(ident: str, client_id: int, *, background: bool = True, prompt: tup
         request=b'{"model":"tiny"}',
         received=b'"Hello"',
         prompt=prompt,
+        tokens_max=100,
         events=(lifecycle(0, ev.CREATED, id=ident), lifecycle(1, ev.QUEUED, id=ident)),
     )
 

@@ -147,9 +147,9 @@ class StageStore(SqliteStore):
         await self._enter("unfinished")
         return await super().unfinished(after_id, limit)
 
-    async def next_runnable(self, boot: str, live: Collection[int]) -> TaskRecord | None:
+    async def next_runnable(self, boot: str, live: Collection[int], models: Collection[str]) -> TaskRecord | None:
         await self._enter("next_runnable")
-        found = await super().next_runnable(boot, live)
+        found = await super().next_runnable(boot, live, models)
         await asyncio.sleep(0)
         return found
 

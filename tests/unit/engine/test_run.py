@@ -6,13 +6,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.engine.stage import Stage, said, scenario, started, turns, types, undisturbed
+from tests.unit.engine.stage import Stage, opened, said, scenario, started, turns, types, undisturbed
 
 from perdure.domain.errors import StorageFailed, StorageFull
 from perdure.domain.lifecycle import Status
 from perdure.ports.runtime import JobFailed, RuntimeCrashed
 from perdure.ports.storage import Change, TaskRecord
-from perdure.testing.scripted_runtime import Script
+from perdure.testing.scripted_runtime import Script, encoded
 
 CLOSING = ["output_text.done", "content_part.done", "output_item.done"]
 
@@ -144,23 +144,78 @@ async def test_a_fault_of_our_own_is_bounded_like_a_crash(tmp_path: Path) -> Non
         assert [str(error) for _, error in stage.reports] == ["odd"] * 3
 
 
-@pytest.mark.parametrize("gone", [False, True])
 @scenario
-async def test_a_model_that_cannot_be_used_any_more_fails_the_task(tmp_path: Path, gone: bool) -> None:
+async def test_a_model_that_cannot_be_used_any_more_fails_the_task(tmp_path: Path) -> None:
     """The code says so, and the message is the runtime's reason."""
     async with started(tmp_path) as stage:
         gate = asyncio.Event()
         stage.runtime.play("first", Script(gates={0: gate}))
         first, second = await stage.submit("first"), await stage.submit("second")
         await stage.store.reaches(first, Status.RUNNING)
-        if gone:
-            del stage.runtime.cards["tiny"]
-        else:
-            stage.runtime.unavailable["tiny"] = "The file has changed."
+        stage.runtime.unavailable["tiny"] = "The file has changed."
         gate.set()
         task = await stage.ended(second)
         assert (task.status, error_of(task)["code"]) == (Status.FAILED, "model_unavailable")
-        assert error_of(task)["message"] in ("The file has changed.", "There is no model tiny.")
+        assert error_of(task)["message"] == "The file has changed."
+
+
+@scenario
+async def test_a_task_of_a_model_that_this_start_does_not_serve_waits(tmp_path: Path) -> None:
+    """A start with another model loses nothing: the task stays queued, and runs once its model is served again."""
+    async with started(tmp_path) as stage:
+        gate = asyncio.Event()
+        stage.runtime.play("first", Script(gates={0: gate}))
+        first, second = await stage.submit("first"), await stage.submit("second")
+        await stage.store.reaches(first, Status.RUNNING)
+        kept = stage.runtime.cards.pop("tiny")
+        stage.runtime.cards["other"] = kept
+        await stage.cancel(first)
+        await turns(200)
+        task = await stage.store.task(second)
+        assert task is not None
+        assert task.status is Status.QUEUED
+        stage.runtime.cards["tiny"] = kept
+        assert (await stage.ended(second)).status is Status.COMPLETED
+
+
+@scenario
+async def test_a_smaller_window_does_not_change_an_end_in_silence(tmp_path: Path) -> None:
+    """A text that no longer has the room it was promised is cut, and said to be approximate."""
+    async with opened(tmp_path) as stage:
+        await stage.engine.start()
+        gate = asyncio.Event()
+        stage.runtime.play("long", Script(length=400, gates={50: gate}))
+        ident = await stage.submit("long")
+        await stage.store.until(ident, lambda task: task.tokens_kept == 50)
+        await stage.kill()
+        prompt = len(encoded("long"))
+        stage.runtime.cards["tiny"] = msgspec.structs.replace(stage.runtime.cards["tiny"], context_length=prompt + 80)
+        gate.set()
+        await stage.restart()
+        task = await stage.ended(ident)
+        assert (task.status, task.tokens_kept) == (Status.INCOMPLETE, 80)
+        assert (await stage.response(ident))["perdure"]["resume"] == "approximate"
+        await stage.stop(0)
+
+
+@scenario
+async def test_a_window_without_room_for_what_was_drawn_fails_with_the_remedy(tmp_path: Path) -> None:
+    """The reason names both numbers; what was drawn is kept."""
+    async with opened(tmp_path) as stage:
+        await stage.engine.start()
+        gate = asyncio.Event()
+        stage.runtime.play("long", Script(length=400, gates={50: gate}))
+        ident = await stage.submit("long")
+        await stage.store.until(ident, lambda task: task.tokens_kept == 50)
+        await stage.kill()
+        stage.runtime.cards["tiny"] = msgspec.structs.replace(stage.runtime.cards["tiny"], context_length=20)
+        gate.set()
+        await stage.restart()
+        task = await stage.ended(ident)
+        assert (task.status, error_of(task)["code"]) == (Status.FAILED, "context_length_exceeded")
+        assert "window_tokens" in error_of(task)["message"]
+        assert len((await stage.response(ident))["output"][0]["content"][0]["text"]) > 0
+        await stage.stop(0)
 
 
 @pytest.mark.parametrize("error", [StorageFull("full"), StorageFailed("failed")])

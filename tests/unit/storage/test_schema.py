@@ -8,11 +8,11 @@ INSERT INTO clients (id, name, token_hash, token_prefix, scopes, created_at)
 VALUES (1, 'owner', zeroblob(32), 'x', '', 1);
 INSERT INTO tasks (
     id, ident, client_id, kind, model, status, on_restart, background, stored, exact, next_seq, prompt_tokens,
-    created_at, finished_at
+    tokens_max, created_at, finished_at
 ) VALUES
-    (1, 'open', 1, 'response', 'm', 'running', 'resume', 1, 1, 1, 3, 0, 1, NULL),
-    (2, 'done', 1, 'response', 'm', 'completed', 'resume', 1, 1, 1, 3, 0, 1, 9),
-    (3, 'bare', 1, 'response', 'm', 'queued', 'resume', 1, 1, 1, 1, 0, 1, NULL);
+    (1, 'open', 1, 'response', 'm', 'running', 'resume', 1, 1, 1, 3, 0, 9, 1, NULL),
+    (2, 'done', 1, 'response', 'm', 'completed', 'resume', 1, 1, 1, 3, 0, 9, 1, 9),
+    (3, 'bare', 1, 'response', 'm', 'queued', 'resume', 1, 1, 1, 1, 0, 9, 1, NULL);
 INSERT INTO responses VALUES (1, '{}', '{}', x''), (2, '{}', '{}', x'');
 INSERT INTO task_events (task_id, seq, type, data) VALUES
     (1, 0, 'response.created', NULL), (1, 1, 'response.queued', '{}'),
@@ -80,8 +80,8 @@ def test_an_unfinished_task_stays_even_if_nothing_hangs_on_it(database: apsw.Con
     database.execute(SETUP)
     database.execute(
         "INSERT INTO tasks (id, ident, client_id, kind, model, status, on_restart, background, stored, exact,"
-        " next_seq, prompt_tokens, created_at) VALUES"
-        " (4, 'free', 1, 'response', 'm', 'queued', 'fail', 0, 1, 1, 0, 0, 1)"
+        " next_seq, prompt_tokens, tokens_max, created_at) VALUES"
+        " (4, 'free', 1, 'response', 'm', 'queued', 'fail', 0, 1, 1, 0, 0, 9, 1)"
     )
     with pytest.raises(apsw.ConstraintError, match="an unfinished task cannot be deleted"):
         database.execute("DELETE FROM tasks WHERE id = 4")

@@ -5,7 +5,7 @@ replaced.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from perdure.domain.errors import ModelUnavailable
@@ -65,6 +65,11 @@ class LlamaRuntime:
     def slots(self) -> int:
         """See the port. May shrink when the first start shows that fewer fit into memory."""
         return min((host.engine.slots for host in self._hosts.values()), default=self._slots)
+
+    @property
+    def names(self) -> Collection[str]:
+        """See the port."""
+        return self._hosts.keys()
 
     def fault(self) -> str | None:
         """See the port."""

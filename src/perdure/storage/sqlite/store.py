@@ -89,9 +89,9 @@ class SqliteStore:
         """Tasks in no terminal state."""
         return self._read(tasks.unfinished, after_id, limit)
 
-    async def next_runnable(self, boot: str, live: Collection[int]) -> TaskRecord | None:
+    async def next_runnable(self, boot: str, live: Collection[int], models: Collection[str]) -> TaskRecord | None:
         """What a free slot should take."""
-        return self._read(tasks.next_runnable, boot, live)
+        return self._read(tasks.next_runnable, boot, live, models)
 
     async def queue_position(self, task_id: int) -> int | None:
         """How many queued tasks come first."""

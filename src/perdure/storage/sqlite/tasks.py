@@ -97,10 +97,12 @@ def unfinished(connection: apsw.Connection, after_id: int, limit: int) -> list[T
     return [record(found) for found in rows(connection, _UNFINISHED, {"after_id": after_id, "limit": limit})]
 
 
-def next_runnable(connection: apsw.Connection, boot: str, live: Collection[int]) -> TaskRecord | None:
+def next_runnable(
+    connection: apsw.Connection, boot: str, live: Collection[int], models: Collection[str]
+) -> TaskRecord | None:
     """What a free slot should take."""
     mine = row(connection, _NEXT_OWNED, {"boot": boot, "live": msgspec.json.encode(list(live)).decode()})
-    found = mine or row(connection, _NEXT_QUEUED)
+    found = mine or row(connection, _NEXT_QUEUED, {"models": msgspec.json.encode(list(models)).decode()})
     return None if found is None else record(found)
 
 
@@ -142,6 +144,7 @@ def _task_columns(new: NewTask) -> dict[str, Any]:
         "exact": new.exact,
         "next_seq": len(new.events),
         "prompt_tokens": len(new.prompt),
+        "tokens_max": new.tokens_max,
         "created_at": new.created_at,
     }
 

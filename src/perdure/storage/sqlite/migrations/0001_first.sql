@@ -64,6 +64,8 @@ CREATE TABLE tasks (
     tokens_kept INTEGER NOT NULL DEFAULT 0 CHECK (tokens_kept >= 0),
     tokens_mark INTEGER NOT NULL DEFAULT 0 CHECK (tokens_mark >= 0),
     prompt_tokens INTEGER NOT NULL CHECK (prompt_tokens >= 0),
+    -- Settled at submit: a later start with another window must not move the end of the text.
+    tokens_max INTEGER NOT NULL CHECK (tokens_max > 0),
     created_at INTEGER NOT NULL,
     claimed_at INTEGER,
     finished_at INTEGER,
@@ -122,14 +124,14 @@ END;
 CREATE VIEW task_lines AS
 SELECT
     id, ident, client_id, kind, model, status, on_restart, background, stored, exact, attempt, crashes, next_seq,
-    tokens_kept, tokens_mark, prompt_tokens, created_at, claimed_at, finished_at, boot, fingerprint, error, purge_at,
+    tokens_kept, tokens_mark, prompt_tokens, tokens_max, created_at, claimed_at, finished_at, boot, fingerprint, error, purge_at,
     hidden, x'' AS request
 FROM tasks;
 
 CREATE VIEW task_records AS
 SELECT
     t.id, t.ident, t.client_id, t.kind, t.model, t.status, t.on_restart, t.background, t.stored, t.exact, t.attempt,
-    t.crashes, t.next_seq, t.tokens_kept, t.tokens_mark, t.prompt_tokens, t.created_at, t.claimed_at, t.finished_at,
+    t.crashes, t.next_seq, t.tokens_kept, t.tokens_mark, t.prompt_tokens, t.tokens_max, t.created_at, t.claimed_at, t.finished_at,
     t.boot, t.fingerprint, t.error, t.purge_at, t.hidden, CAST(r.request AS BLOB) AS request
 FROM tasks AS t INNER JOIN responses AS r ON r.id = t.id;
 

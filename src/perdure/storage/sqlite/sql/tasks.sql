@@ -4,10 +4,11 @@ SELECT count(*) FROM (SELECT 1 FROM tasks WHERE status = 'queued' LIMIT :most);
 
 -- name: insert_task
 INSERT INTO tasks (
-    ident, client_id, kind, model, status, on_restart, background, stored, exact, next_seq, prompt_tokens, created_at
+    ident, client_id, kind, model, status, on_restart, background, stored, exact, next_seq, prompt_tokens,
+    tokens_max, created_at
 ) VALUES (
     :ident, :client_id, 'response', :model, 'queued', :on_restart, :background, :stored, :exact, :next_seq,
-    :prompt_tokens, :created_at
+    :prompt_tokens, :tokens_max, :created_at
 );
 
 -- name: insert_response
@@ -62,7 +63,7 @@ ORDER BY id LIMIT 1;
 
 -- name: next_queued
 SELECT * FROM task_records
-WHERE status = 'queued'
+WHERE status = 'queued' AND model IN (SELECT value FROM json_each(:models))
 ORDER BY background, id LIMIT 1;
 
 -- name: queue_position
