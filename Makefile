@@ -21,7 +21,7 @@ run: setup ## serve the bundled model on 127.0.0.1:8383
 
 test: setup-dev ## all checks and tests
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 3 --conformance
 
 demo: setup-dev ## kill the server in the middle of a sentence and read on
 	@$(BIN)/python examples/survive_kill.py
@@ -30,6 +30,7 @@ check: setup-dev ## lint, types, layers
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
+	$(BIN)/python tools/conformance.py --check
 	$(BIN)/basedpyright
 
 soak: setup-dev ## the kill test at length: make soak KILLS=300

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from perdure.domain.errors import ModelUnavailable, StorageFailed, StorageFull
+from perdure.domain.errors import InvalidRequest, ModelUnavailable, StorageFailed, StorageFull
 from perdure.domain.journal import Journal
 from perdure.domain.lifecycle import OWNED, Cause, Status, step
 from perdure.domain.limits import STORAGE_RETRY_SECONDS
@@ -122,7 +122,7 @@ class Runner:
             await unless(run.hint, self._runtime.load(record.model))
             if not run.hint.is_set():
                 await (self._begin(record) if record.status is Status.LOADING else self._draw(run, record))
-        except ModelUnavailable as error:
+        except (ModelUnavailable, InvalidRequest) as error:
             await self._fail(record, ResponseError(error.error_code, error.message))
         except JobFailed as error:
             await self._fail(record, ResponseError("generation_failed", str(error)))
@@ -165,7 +165,7 @@ class Runner:
             raise ModelUnavailable(f"The model {record.model} is not here any more.")
         room = card.context_length - record.prompt_tokens
         if room <= len(journal.tokens):  # it was accepted by a service that was started with more
-            raise ModelUnavailable(
+            raise InvalidRequest(
                 f"The window is {card.context_length} tokens now, and this text needs more than "
                 f"{record.prompt_tokens + len(journal.tokens)}; start the service with a larger window_tokens.",
                 code="context_length_exceeded",
