@@ -7,7 +7,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.system.server import Server, check_log, deltas_of, freeze, text_of, until
+from tests.system.server import TERMINAL, Server, check_log, deltas_of, freeze, text_of, until
 
 LENGTH = 300
 FIELDS: dict[str, Any] = {"max_output_tokens": LENGTH, "seed": 11}
@@ -75,6 +75,10 @@ def restarted(server: Server, state: str, policy: str) -> tuple[str, dict[str, A
     found = LEAVE[state](server, policy)
     server.kill()
     server.start()
+    if (
+        policy == "fail" or state == "cancelling"
+    ):  # settled before anybody can ask, so the first look already shows it
+        assert server.task(found)["status"] in TERMINAL
     response = server.ended(found)
     return found, response, check_log(server.frames(found))
 
