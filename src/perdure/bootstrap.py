@@ -7,11 +7,10 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
 import msgspec
 import uvicorn
@@ -25,6 +24,7 @@ from perdure.api.app import build_app
 from perdure.domain.errors import ModelUnavailable, PerdureError, RefusedToStart
 from perdure.domain.principal import ALL_SCOPES, OWNER
 from perdure.engine.engine import Engine
+from perdure.engine.wakeups import unless
 from perdure.ports.ambient import Clock, Names
 from perdure.ports.storage import Store
 from perdure.runtime.llamacpp import bundled
@@ -32,7 +32,6 @@ from perdure.runtime.llamacpp.supervisor import LlamaRuntime, ModelFile
 from perdure.settings import Settings
 from perdure.storage.sqlite.store import SqliteStore
 
-T = TypeVar("T")
 EXIT_DRAINED = 0
 EXIT_BUDGET_EXHAUSTED = 3
 SERVER_FILE = "server.json"
@@ -71,8 +70,10 @@ class Budget:
             timer.cancel()
 
     def _give_up(self, name: str) -> None:
-        log.event("the time to stop ran out; the database was not closed", stage=name)
-        os._exit(EXIT_BUDGET_EXHAUSTED)
+        try:
+            log.event("the time to stop ran out; the database was not closed", stage=name)
+        finally:
+            os._exit(EXIT_BUDGET_EXHAUSTED)
 
 
 class Listener(uvicorn.Server):
@@ -109,33 +110,22 @@ async def serve(settings: Settings, announce: Callable[[Started], None]) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code. Raises `RefusedToStart`."""
     stop = Stop()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stop.on_signal)
     clock, names = SystemClock(), RandomNames()
+    files = _model_files(settings)
     with DataFolder(settings.folder), _bind(settings) as listening:
-        async with _opened(settings) as (store, runtime):
+        async with _opened(settings, files) as (store, runtime):
             await _ensure_owner(settings.token_file, store, clock, names)
             if settings.model is not None:
-                await _require(runtime)
+                await unless(stop.asked, _require(runtime))
             engine = _engine(settings, store, runtime, clock, names)
-            left = await _unless_asked(stop, engine.start())
+            left = await unless(stop.asked, engine.start())
             if left is not None:
                 started = Started(_url(listening), _model_name(settings), settings.token_file, left)
                 await _listen(settings, engine, names, listening, stop, lambda: _tell(settings, started, announce))
     log.event("stopped")
     return EXIT_DRAINED
-
-
-async def _unless_asked(stop: Stop, work: Coroutine[Any, Any, T]) -> T | None:
-    """The result of `work`, or None if the wish to stop came first; the work is then given up."""
-    doing, asked = asyncio.ensure_future(work), asyncio.ensure_future(stop.asked.wait())
-    try:
-        await asyncio.wait((doing, asked), return_when=asyncio.FIRST_COMPLETED)
-        return await doing if doing.done() else None
-    finally:
-        for each in (doing, asked):
-            each.cancel()
-        await asyncio.gather(doing, asked, return_exceptions=True)
 
 
 async def _listen(
@@ -169,26 +159,24 @@ async def _listen(
     with budget.stage("work under way", extra_seconds=settings.drain_seconds):
         await _finish(engine, stop, settings.drain_seconds)
     with budget.stage("callers"):
+        await asyncio.wait((serving,), timeout=settings.close_seconds / 2)
+        listener.force_exit = True  # whoever has not finished sending or reading by now is cut off
         await serving
     (settings.folder / SERVER_FILE).unlink(missing_ok=True)
 
 
 async def _finish(engine: Engine, stop: Stop, seconds: float) -> None:
     """Give the work its time, or less when somebody is in a hurry."""
-    patience = asyncio.create_task(engine.settle(seconds))
-    hurry = asyncio.create_task(stop.hurry.wait())
-    await asyncio.wait((patience, hurry), return_when=asyncio.FIRST_COMPLETED)
-    for each in (patience, hurry):
-        each.cancel()
+    await unless(stop.hurry, engine.settle(seconds))
     await engine.finish()
 
 
 @asynccontextmanager
-async def _opened(settings: Settings) -> AsyncGenerator[tuple[Store, LlamaRuntime]]:
+async def _opened(settings: Settings, files: Sequence[ModelFile]) -> AsyncGenerator[tuple[Store, LlamaRuntime]]:
     """The store and the runtime; on the way out the runtime goes first, the store's writing connection last."""
     store = await SqliteStore.open(settings.database)
     runtime = LlamaRuntime(
-        _model_files(settings),
+        files,
         slots=settings.slots,
         window=settings.window_tokens,
         threads=settings.threads,
@@ -197,7 +185,7 @@ async def _opened(settings: Settings) -> AsyncGenerator[tuple[Store, LlamaRuntim
     )
     budget = Budget(settings.close_seconds)
     runtime.start()
-    keeping = asyncio.create_task(_keep_models(settings, store, runtime), name="keep models")
+    keeping = asyncio.create_task(_keep_models(files, store, runtime), name="keep models")
     try:
         yield store, runtime
     finally:
@@ -209,9 +197,9 @@ async def _opened(settings: Settings) -> AsyncGenerator[tuple[Store, LlamaRuntim
             await store.close()
 
 
-async def _keep_models(settings: Settings, store: Store, runtime: LlamaRuntime) -> None:
+async def _keep_models(files: Sequence[ModelFile], store: Store, runtime: LlamaRuntime) -> None:
     """Keep what is known of the models, their digests above all; the files stay where they are."""
-    paths = {file.name: str(file.path.absolute()) for file in _model_files(settings)}
+    paths = {file.name: str(file.path.absolute()) for file in files}
     try:
         for card in await runtime.models():
             await store.keep_model(card, paths[card.name])
@@ -252,7 +240,8 @@ def _model_files(settings: Settings) -> list[ModelFile]:
 async def _require(runtime: LlamaRuntime) -> None:
     """A model named on the command line has to work: whoever named it is there to read why it does not."""
     try:
-        await runtime.models()
+        for name in [card.name for card in await runtime.models()]:
+            await runtime.load(name)
         if fault := runtime.fault():
             raise RefusedToStart(fault)
     except ModelUnavailable as error:
@@ -309,5 +298,8 @@ def _url(bound: socket.socket) -> str:
 
 def _tell(settings: Settings, started: Started, announce: Callable[[Started], None]) -> None:
     facts = msgspec.json.encode({"pid": os.getpid(), "address": started.url, "version": __version__})
-    write_private(settings.folder / SERVER_FILE, facts.decode() + "\n")
+    try:
+        write_private(settings.folder / SERVER_FILE, facts.decode() + "\n")
+    except OSError as error:  # it only helps commands to find the service
+        log.fault("write of server.json", error)
     announce(started)

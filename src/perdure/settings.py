@@ -41,7 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     on_restart_background: OnRestart = OnRestart.RESUME
     on_restart_foreground: OnRestart = OnRestart.FAIL
     drain_seconds: Annotated[float, Meta(ge=0, le=3600)] = 8.0
-    close_seconds: Annotated[float, Meta(ge=0, le=3600)] = 10.0
+    close_seconds: Annotated[float, Meta(gt=0, le=3600)] = 10.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @property
@@ -79,7 +79,7 @@ def load(given: Mapping[str, object], environ: Mapping[str, str] = os.environ) -
         variable = f"{PREFIX}{name.upper()}"
         raw, source = given.get(name), f"--{name}"
         if raw is None:
-            raw, source = environ.get(variable), variable
+            raw, source = environ.get(variable) or None, variable
         if raw is None:
             continue
         try:

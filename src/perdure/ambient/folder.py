@@ -1,5 +1,6 @@
 """The data folder: made, checked and held by one process at a time."""
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -59,8 +60,9 @@ class DataFolder:
                 f"The data folder {self.path} is on a file system without locks ({error.strerror}). "
                 "Choose a local folder with --data."
             ) from None
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        with contextlib.suppress(OSError):  # only there to tell the next one who holds it; a full disk may refuse
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
 
 def write_private(path: Path, text: str) -> None:

@@ -1,5 +1,6 @@
 """The log: one line an event on standard error, as JSON for machines or as text for a person at a terminal."""
 
+import contextlib
 import json
 import logging
 import sys
@@ -54,4 +55,5 @@ def _write(level: str, name: str, facts: dict[str, Any]) -> None:
         line = f"{at[11:19]} {level}: {name} {told}".rstrip()
     else:
         line = json.dumps({"at": at, "level": level, "event": name, **facts}, default=str, ensure_ascii=False)
-    print(line, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError, ValueError):  # a full disk or a closed terminal must not stop the work it logs
+        print(line, file=sys.stderr, flush=True)

@@ -9,8 +9,8 @@ import asyncio
 import json
 import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from litestar.types import Receive
 
@@ -20,6 +20,7 @@ from perdure.domain.limits import JSON_DEPTH_MAX
 PARSED_INLINE_MAX_BYTES = 64 * 1024
 """A larger body is parsed in a thread, so that nobody else waits for it."""
 
+T = TypeVar("T")
 Headers = Iterable[tuple[bytes, bytes]]
 
 # Strings first, so that a bracket inside one is not counted; an unclosed string runs to the end, so that no quote is
@@ -29,15 +30,18 @@ _SURROGATE = re.compile(rb"\\u[dD][89abAB]|\\u[dD][c-fC-F]")
 _SHOWN_NAME_MAX_CHARS = 64
 
 
-async def read(headers: Headers, receive: Receive, max_bytes: int) -> dict[str, Any]:
-    """The body of a request as an object. Raises `UnsupportedMedia`, `BodyTooLarge` or `InvalidRequest`."""
+async def read(headers: Headers, receive: Receive, max_bytes: int, understand: Callable[[dict[str, Any]], T]) -> T:
+    """What `understand` makes of the body of a request, which is an object. It must be fit to run in a thread.
+
+    Raises `UnsupportedMedia`, `BodyTooLarge`, `InvalidRequest`, and what `understand` raises.
+    """
     length = _check_headers(headers)
     if length is not None and length > max_bytes:
         raise _too_large(max_bytes)
     raw = await _gather(receive, max_bytes)
     if len(raw) > PARSED_INLINE_MAX_BYTES:
-        return await asyncio.to_thread(parse, raw)
-    return parse(raw)
+        return await asyncio.to_thread(lambda: understand(parse(raw)))
+    return understand(parse(raw))
 
 
 def parse(raw: bytes) -> dict[str, Any]:

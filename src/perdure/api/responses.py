@@ -46,10 +46,11 @@ class Responses:
         """Accept work. What is sent back depends on `background` and `stream`."""
         Query(request)
         try:
-            body = await json_body.read(request.scope["headers"], request.receive, self._body_max_bytes)
+            asked = await json_body.read(
+                request.scope["headers"], request.receive, self._body_max_bytes, self._create_body.read
+            )
         except BodyTooLarge as error:
             return Lingering(errors.answer(error), 4 * self._body_max_bytes)
-        asked = self._create_body.read(body)
         principal = request.user
         name = await self._service.submit(principal, asked.request, asked.received)
         # From here to the follower nothing is awaited that could end this request with nobody attending.

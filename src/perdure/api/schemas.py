@@ -12,7 +12,7 @@ from perdure.api.models import Model
 from perdure.domain import limits
 from perdure.domain.recovery import OnRestart
 from perdure.domain.response import Response, ResponseError
-from perdure.engine.service import Task, TaskError
+from perdure.engine.service import Task
 from perdure.ports.runtime import Statistics
 
 Schema = dict[str, Any]
@@ -26,7 +26,7 @@ _SOMETIMES: Mapping[str, frozenset[str]] = {
 
 def components() -> dict[str, Schema]:
     """Every named object."""
-    types = (Response, Task, TaskError, Model, Statistics)
+    types = (Response, Task, Model, Statistics)
     _, derived = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     for name, schema in derived.items():
         if "properties" in schema:

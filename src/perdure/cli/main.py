@@ -6,7 +6,7 @@ import typer
 
 from perdure import __version__
 from perdure.cli.serve import serve
-from perdure.domain.errors import RefusedToStart
+from perdure.domain.errors import PerdureError
 
 app = typer.Typer(
     name="perdure",
@@ -28,6 +28,6 @@ def main() -> None:
     """Run the command; trouble that has a name is one line and exit code 1."""
     try:
         app()
-    except RefusedToStart as refusal:
+    except PerdureError as refusal:
         print(f"perdure: {refusal.message}", file=sys.stderr)
         sys.exit(1)

@@ -134,9 +134,11 @@ class Journal:
             self.text += data["delta"]
         elif kind == ev.ITEM_DONE:
             self.item_open = False
-        else:
+        elif kind == ev.RETRIED:
             self.attempt = data["attempt"]
             self._start_over()
+        else:
+            raise AssertionError(f"nobody knows how to replay {kind}")
 
     def _start_over(self) -> None:
         self.output_index += 1

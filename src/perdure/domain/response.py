@@ -1,6 +1,5 @@
 """The response object of the Responses API, with every key that the stricter open specification requires."""
 
-from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -190,8 +189,3 @@ def render(ident: str, created_at: int, request: CreateRequest, progress: Progre
 def usage(input_tokens: int, output_tokens: int) -> Usage:
     """Counts for a response."""
     return Usage(input_tokens, output_tokens, input_tokens + output_tokens)
-
-
-def texts(items: Sequence[OutputMessage]) -> str:
-    """All text of the items, joined."""
-    return "".join(part.text for item in items for part in item.content)

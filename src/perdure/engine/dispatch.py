@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from perdure.domain.errors import PerdureError
 from perdure.domain.lifecycle import Cause, Status, step
 from perdure.domain.limits import DISPATCH_POLL_SECONDS
 from perdure.engine.record import UNCLAIMED, Recorder
@@ -38,6 +39,7 @@ class Dispatcher:
         self._hint = asyncio.Event()
         self._stopping = False
         self._live: dict[int, tuple[Run, asyncio.Task[None]]] = {}
+        self._unreadable: set[int] = set()
 
     def wake(self) -> None:
         """There may be something to take."""
@@ -76,14 +78,24 @@ class Dispatcher:
 
     async def _fill(self) -> None:
         while not self._stopping and len(self._live) < self._runtime.slots:
-            record = await self._store.next_runnable(self._boot, tuple(self._live), self._runtime.names)
+            not_now = (*self._live, *self._unreadable)
+            record = await self._store.next_runnable(self._boot, not_now, self._runtime.usable)
             if record is None:
                 return
-            try:
-                if await (self._claim(record) if record.status is Status.QUEUED else self._claim_again(record)):
-                    self._start(record)
-            except StaleTask:
-                continue  # somebody cancelled it meanwhile; look again
+            await self._take(record)
+
+    async def _take(self, record: TaskRecord) -> None:
+        """Claim a task and start its run. A row that cannot be understood must not keep the others waiting."""
+        try:
+            if await (self._claim(record) if record.status is Status.QUEUED else self._claim_again(record)):
+                self._start(record)
+        except StaleTask:
+            return  # somebody cancelled it meanwhile; the next look sees that
+        except PerdureError:
+            raise
+        except Exception as error:  # noqa: BLE001 -- it stays as it is until a program reads it that can
+            self._report(f"claim of {record.ident}", error)
+            self._unreadable.add(record.id)
 
     async def _claim(self, record: TaskRecord) -> bool:
         """Make the task ours; whether there is something to run."""

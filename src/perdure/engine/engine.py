@@ -81,7 +81,13 @@ class Engine:
             asyncio.create_task(self._retain.serve(), name="retain"),
         ]
         self._ready = True
+        self._errand(self._wake_when_known(), "slots")
         return left
+
+    async def _wake_when_known(self) -> None:
+        """Begin as soon as it is known how many texts fit, instead of at the next look."""
+        await self._runtime.models()
+        self._dispatcher.wake()
 
     def drain(self) -> None:
         """Take no new work and let the viewers go; those who wait for foreground work may wait on."""

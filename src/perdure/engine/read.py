@@ -10,7 +10,7 @@ from perdure.domain.lifecycle import TERMINAL, Status, shown
 from perdure.domain.principal import Principal
 from perdure.domain.response import ResponseError, response_id, task_id
 from perdure.engine.record import MICROSECONDS, Recorder
-from perdure.engine.service import Page, Step, Task, TaskError
+from perdure.engine.service import Page, Step, Task
 from perdure.ports.ambient import Clock
 from perdure.ports.storage import Store, TaskRecord
 
@@ -53,7 +53,7 @@ class Read:
             created_at=record.created_at // MICROSECONDS,
             background=record.background,
             model=record.model,
-            error=TaskError(error.code, error.message, error.detail) if error else None,
+            error=error,
         )
 
     async def task_with_history(self, record: TaskRecord) -> Task:

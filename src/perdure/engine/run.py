@@ -6,8 +6,8 @@ what is true.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -18,11 +18,10 @@ from perdure.domain.limits import STORAGE_RETRY_SECONDS
 from perdure.domain.model import ModelCard
 from perdure.domain.response import ResponseError
 from perdure.engine.record import Recorder
-from perdure.engine.wakeups import wait_for
+from perdure.engine.wakeups import unless, wait_for
 from perdure.ports.runtime import End, Job, JobFailed, Piece, Runtime, RuntimeCrashed
 from perdure.ports.storage import StaleTask, Store, TaskRecord
 
-T = TypeVar("T")
 Report = Callable[[str, BaseException], None]
 """Where faults are told: what was being done, and what came of it."""
 
@@ -44,18 +43,6 @@ class Run:
         """The service ends; the task stays to its restart policy."""
         self.leaving.set()
         self.hint.set()
-
-
-async def unless(hint: asyncio.Event, wanted: Coroutine[Any, Any, T]) -> T | None:
-    """The result of `wanted`, or None when the hint came first; what was wanted is then given up."""
-    work, nudge = asyncio.ensure_future(wanted), asyncio.ensure_future(hint.wait())
-    try:
-        await asyncio.wait((work, nudge), return_when=asyncio.FIRST_COMPLETED)
-        return await work if work.done() else None
-    finally:
-        for each in (work, nudge):
-            each.cancel()
-        await asyncio.gather(work, nudge, return_exceptions=True)
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
@@ -99,6 +86,10 @@ class Runner:
                 if record is None:
                     return
                 await self._pass(run, record)
+            except ModelUnavailable as error:
+                self._report(f"run {run.ident}", error)
+                await self._wait_for_model(run.ident, error)
+                return
             except StaleTask:
                 continue  # the row has moved on: read it again
             except (StorageFull, StorageFailed) as error:
@@ -122,13 +113,13 @@ class Runner:
             await unless(run.hint, self._runtime.load(record.model))
             if not run.hint.is_set():
                 await (self._begin(record) if record.status is Status.LOADING else self._draw(run, record))
-        except (ModelUnavailable, InvalidRequest) as error:
+        except InvalidRequest as error:
             await self._fail(record, ResponseError(error.error_code, error.message))
         except JobFailed as error:
             await self._fail(record, ResponseError("generation_failed", str(error)))
         except RuntimeCrashed:
             await self._crashed(record.ident, "the model's process ended")
-        except (StaleTask, StorageFull, StorageFailed):
+        except (StaleTask, StorageFull, StorageFailed, ModelUnavailable):
             raise
         except Exception as error:  # noqa: BLE001 -- a fault of ours is bounded like one of the model's process
             self._report(f"run {run.ident}", error)
@@ -200,6 +191,18 @@ class Runner:
         record = await self._store.task(stale.ident)
         if record is not None and record.status in (Status.LOADING, Status.RUNNING):
             await self._recorder.fail(record, await self._recorder.journal(record), error)
+
+    async def _wait_for_model(self, ident: str, error: ModelUnavailable) -> None:
+        """Nothing is lost because a model cannot be used for the moment: background work waits for a start at which
+        it can. Somebody waits for foreground work, and is told."""
+        record = await self._mine(ident)
+        if record is None:
+            return
+        if not record.background:
+            await self._fail(record, ResponseError(error.error_code, error.message))
+        elif record.status is Status.LOADING:
+            note = "the model cannot be used; waiting for it"
+            await self._recorder.move(record, Status.QUEUED, boot=None, note=note)
 
     async def _crashed(self, ident: str, why: str) -> None:
         """Note a crash under the task; the next pass goes on by the kept tokens, as often as the bound allows."""

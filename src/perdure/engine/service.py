@@ -12,15 +12,8 @@ from perdure.domain.lifecycle import Status
 from perdure.domain.model import ModelCard
 from perdure.domain.principal import Principal
 from perdure.domain.request import CreateRequest
+from perdure.domain.response import ResponseError
 from perdure.ports.runtime import Statistics
-
-
-class TaskError(msgspec.Struct, frozen=True):
-    """Why a task failed."""
-
-    code: str
-    message: str
-    detail: str | None = None
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -44,7 +37,7 @@ class Task(msgspec.Struct, frozen=True):
     created_at: int
     background: bool
     model: str
-    error: TaskError | None
+    error: ResponseError | None
     history: tuple[Step, ...] | UnsetType = UNSET
     kind: str = "response"
     object: str = "task"

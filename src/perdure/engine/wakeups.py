@@ -2,8 +2,11 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Generator
+from collections.abc import Coroutine, Generator
 from contextlib import contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class Wakeups:
@@ -43,3 +46,15 @@ async def wait_for(hint: asyncio.Event, seconds: float) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+async def unless(hint: asyncio.Event, wanted: Coroutine[Any, Any, T]) -> T | None:
+    """The result of `wanted`, or None when the hint came first; what was wanted is then given up."""
+    work, nudge = asyncio.ensure_future(wanted), asyncio.ensure_future(hint.wait())
+    try:
+        await asyncio.wait((work, nudge), return_when=asyncio.FIRST_COMPLETED)
+        return await work if work.done() else None
+    finally:
+        for each in (work, nudge):
+            each.cancel()
+        await asyncio.gather(work, nudge, return_exceptions=True)

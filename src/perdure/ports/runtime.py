@@ -90,12 +90,12 @@ class Runtime(Protocol):
 
     @property
     def slots(self) -> int:
-        """How many generations may be under way at once."""
+        """How many generations may be under way at once; 0 until that is known."""
         ...
 
     @property
-    def names(self) -> Collection[str]:
-        """The names of all models that this service is meant to have, usable or not."""
+    def usable(self) -> Collection[str]:
+        """The names of the models that nothing speaks against; work for others waits."""
         ...
 
     def fault(self) -> str | None:

@@ -161,8 +161,9 @@ class Store(Protocol):
 
     async def next_runnable(self, boot: str, live: Collection[int], models: Collection[str]) -> TaskRecord | None:
         """What a free slot should take: first what `boot` answers for (loading, running, cancelling) and is not
-        `live`, the oldest first; then the queue, foreground before background, each by id;
-        queued tasks of other models than `models` wait."""
+        `live`, the oldest first; then the queue, foreground before background, each by id.
+        `live` ones are left out of both, and so are tasks of other models than `models`, which wait; only what is
+        being cancelled needs no model."""
         ...
 
     async def queue_position(self, task_id: int) -> int | None:

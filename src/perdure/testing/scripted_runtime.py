@@ -170,9 +170,9 @@ class ScriptedRuntime:
         return self._slots
 
     @property
-    def names(self) -> Collection[str]:
-        """The models that there should be."""
-        return self.cards.keys()
+    def usable(self) -> Collection[str]:
+        """The models that nothing speaks against."""
+        return self.cards.keys() - self.unavailable.keys()
 
     def fault(self) -> str | None:
         """Why no model can be asked."""

@@ -61,12 +61,12 @@ def test_a_damaged_file_is_a_fault_with_its_reason(
 
     async def test() -> None:
         async with running(path) as runtime:
-            assert await runtime.models() == []
-            for asking in (runtime.card("m"), runtime.load("m"), runtime.encode("m", [Message("user", "x")])):
+            for asking in (runtime.load("m"), runtime.card("m"), runtime.encode("m", [Message("user", "x")])):
                 with pytest.raises(ModelUnavailable, match=reason) as caught:
                     await asking
                 assert caught.value.message.startswith("The model m cannot be used: ")
             assert reason in (runtime.fault() or "")
+            assert (await runtime.models(), runtime.usable) == ([], [])
             assert runtime.statistics()[0].starts <= 1
 
     run(test())
@@ -177,24 +177,5 @@ def test_a_library_that_is_none_is_a_fault(tiny_model: Path) -> None:
         async with running(tiny_model, library=Path(_ctypes.__file__)) as runtime:
             with pytest.raises(ModelUnavailable, match="is not a libllama"):
                 await runtime.card("m")
-
-    run(test())
-
-
-def test_digests_can_be_kept_elsewhere(tiny_model: Path) -> None:
-    """The caller's own function is asked, once for the model and once for the library."""
-
-    async def test() -> None:
-        asked: list[Path] = []
-
-        def remember(path: Path) -> str:
-            asked.append(path)
-            return f"digest of {path.suffix}"
-
-        async with running(tiny_model, digest_of=remember) as runtime:
-            card = await runtime.card("m")
-            assert card is not None
-            assert card.digest == "digest of .gguf"
-            assert sorted(path.suffix for path in asked) == [".gguf", ".so"]
 
     run(test())

@@ -19,7 +19,7 @@ from perdure.domain.model import ModelCard
 from perdure.domain.principal import ALL_SCOPES, Principal, Scope
 from perdure.domain.request import CreateRequest
 from perdure.domain.response import ResponseError
-from perdure.engine.service import Health, Page, Service, Step, Task, TaskError
+from perdure.engine.service import Health, Page, Service, Step, Task
 from perdure.ports.runtime import Statistics
 
 MODEL = "scripted-model"
@@ -206,7 +206,7 @@ class ScriptedService:
 
 
 def _task(ident: str, kept: Kept) -> Task:
-    error = None if kept.error is None else TaskError(kept.error.code, kept.error.message, kept.error.detail)
+    error = kept.error
     return Task(
         id=f"task_{ident}",
         response_id=f"resp_{ident}",

@@ -206,7 +206,7 @@ def test_an_announced_size_over_the_limit_is_refused_unread() -> None:
 
     headers = [(b"content-type", b"application/json"), (b"content-length", b"101")]
     with pytest.raises(BodyTooLarge):
-        asyncio.run(json_body.read(headers, receive, 100))
+        asyncio.run(json_body.read(headers, receive, 100, dict))
 
 
 @pytest.mark.parametrize("announced", [[], [(b"content-length", b"10")], [(b"content-length", b"x")]])
@@ -220,7 +220,7 @@ def test_a_body_that_grows_over_the_limit_is_not_read_further(announced: list[tu
         return {"type": "http.request", "body": b"x" * 40, "more_body": True}
 
     with pytest.raises(BodyTooLarge):
-        asyncio.run(json_body.read([(b"content-type", b"application/json"), *announced], receive, 100))
+        asyncio.run(json_body.read([(b"content-type", b"application/json"), *announced], receive, 100, dict))
     assert read == 3
 
 
@@ -232,7 +232,7 @@ def test_a_body_that_breaks_off_is_refused() -> None:
         return messages.pop(0)
 
     with pytest.raises(InvalidRequest) as refused:
-        asyncio.run(json_body.read([(b"content-type", b"application/json")], receive, 100))
+        asyncio.run(json_body.read([(b"content-type", b"application/json")], receive, 100, dict))
     assert refused.value.error_code == "invalid_json"
 
 
@@ -242,8 +242,9 @@ def test_the_type_is_looked_at_before_the_size() -> None:
     async def receive() -> Any:
         raise AssertionError("the body was read")
 
+    headers = [(b"content-type", b"text/plain"), (b"content-length", b"101")]
     with pytest.raises(UnsupportedMedia):
-        asyncio.run(json_body.read([(b"content-type", b"text/plain"), (b"content-length", b"101")], receive, 100))
+        asyncio.run(json_body.read(headers, receive, 100, dict))
 
 
 def test_a_large_body_is_parsed_like_a_small_one() -> None:

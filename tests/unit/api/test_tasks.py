@@ -193,4 +193,4 @@ def test_a_failed_task_says_why() -> None:
     service.fail(ident)
     task = json.loads(call(app, "GET", f"/v1/tasks/{name(0)}").content)
     assert task["status"] == "failed"
-    assert task["error"] == {"code": "server_error", "message": "The script says so.", "detail": None}
+    assert task["error"] == {"code": "server_error", "message": "The script says so."}

@@ -145,16 +145,33 @@ async def test_a_fault_of_our_own_is_bounded_like_a_crash(tmp_path: Path) -> Non
 
 
 @scenario
-async def test_a_model_that_cannot_be_used_any_more_fails_the_task(tmp_path: Path) -> None:
+async def test_background_work_waits_for_a_model_that_cannot_be_used(tmp_path: Path) -> None:
+    """A fault of the model loses no accepted work: what was loading is queued again, and runs once the fault is gone."""
+    async with started(tmp_path) as stage:
+        stage.runtime.load_gate = asyncio.Event()
+        ident = await stage.submit("first")
+        await stage.store.reaches(ident, Status.LOADING)
+        stage.runtime.unavailable["tiny"] = "The file has changed."
+        stage.runtime.load_gate.set()
+        await stage.store.reaches(ident, Status.QUEUED)
+        await turns(200)
+        assert len([change for change in stage.store.changes if change.status is Status.LOADING]) == 1
+        stage.runtime.unavailable.clear()
+        assert (await stage.ended(ident)).status is Status.COMPLETED
+
+
+@scenario
+async def test_foreground_work_is_told_that_its_model_cannot_be_used(tmp_path: Path) -> None:
     """The code says so, and the message is the runtime's reason."""
     async with started(tmp_path) as stage:
         gate = asyncio.Event()
-        stage.runtime.play("first", Script(gates={0: gate}))
-        first, second = await stage.submit("first"), await stage.submit("second")
-        await stage.store.reaches(first, Status.RUNNING)
-        stage.runtime.unavailable["tiny"] = "The file has changed."
-        gate.set()
-        task = await stage.ended(second)
+        stage.runtime.play("first", Script(gates={0: gate}, troubles=[(0, RuntimeCrashed("gone"))]))
+        first = await stage.submit("first", background=False)
+        async with stage.engine.follow(stage.principal, first, -1):
+            await stage.store.reaches(first, Status.RUNNING)
+            stage.runtime.unavailable["tiny"] = "The file has changed."
+            gate.set()
+            task = await stage.ended(first)
         assert (task.status, error_of(task)["code"]) == (Status.FAILED, "model_unavailable")
         assert error_of(task)["message"] == "The file has changed."
 

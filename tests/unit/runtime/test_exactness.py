@@ -14,6 +14,7 @@ BUNDLED = wire.TokenizerReady(
     weight_types=("f32", "q4_1", "q8_0"),
     context_train=8192,
     kv_bytes_per_token=23_040,
+    token_bytes_max=64,
     library_version="1",
     system_info="CPU : AVX2 = 1",
 )

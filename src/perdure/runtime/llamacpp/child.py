@@ -90,4 +90,4 @@ def _listen(orders: BinaryIO, put: Callable[[wire.Order], None]) -> None:
 
 def library_path(order: wire.OpenTokenizer | wire.OpenEngine) -> Path | None:
     """The library that an opening names."""
-    return Path(order.library) if order.library else None
+    return Path(os.fsdecode(order.library)) if order.library else None

@@ -11,13 +11,14 @@ _MODULE = "perdure.runtime.llamacpp.engine_child"
 
 
 class Engine:
-    """Runs texts in the engine child of the model `name`. `opening` and `log` are as in `Keeper`."""
+    """Runs texts in the engine child of the model `name`. `opening` and `log` are as in `Keeper`.
 
-    def __init__(
-        self, name: str, slots: int, *, opening: Callable[[], wire.Order], log: Callable[[str], None]
-    ) -> None:
+    `slots` is how many texts at once: 0 until it is known what fits.
+    """
+
+    def __init__(self, name: str, *, opening: Callable[[], wire.Order], log: Callable[[str], None]) -> None:
         self._name = name
-        self._slots = slots
+        self.slots = 0
         self._runs: dict[int, LlamaGeneration] = {}
         self._last_run = 0
         self._tokens_drawn = 0
@@ -34,21 +35,16 @@ class Engine:
     async def ready(self) -> wire.EngineReady:
         """Wait until the engine can draw. Raises `ModelUnavailable`."""
         ready = await self.keeper.ready()
-        self._slots = ready.slots
+        self.slots = ready.slots
         return ready
-
-    @property
-    def slots(self) -> int:
-        """How many texts at once; what was asked for, until the child has said what fits."""
-        return self._slots
 
     def generate(self, job: Job) -> LlamaGeneration:
         """Start a text. Raises `RuntimeCrashed` where no child is ready."""
         child = self.keeper.child
         if child is None:
             raise RuntimeCrashed(f"the engine of {self._name} is not running")
-        if len(self._runs) >= self._slots:
-            raise AssertionError(f"more than {self._slots} generations at once")
+        if len(self._runs) >= self.slots:
+            raise AssertionError(f"more than {self.slots} generations at once")
         self._last_run += 1
         run = self._last_run
         generation = LlamaGeneration(lambda: child.send(wire.Stop(run)))
@@ -64,7 +60,7 @@ class Engine:
             starts=self.keeper.starts,
             tokens_drawn=self._tokens_drawn,
             tokens_read=self._tokens_read,
-            slots=self._slots,
+            slots=self.slots,
             slots_used=len(self._runs),
         )
 

@@ -16,7 +16,7 @@ from perdure.runtime.llamacpp.plan import DoesNotFit, make_plan
 
 
 def _open(opening: wire.OpenEngine) -> tuple[Batch, wire.EngineReady]:
-    model = Model(open_library(library_path(opening)), Path(opening.path))
+    model = Model(open_library(library_path(opening)), Path(os.fsdecode(opening.path)))
     plan = make_plan(
         bytes_per_token=model.kv_bytes_per_token(),
         context_train=model.context_train,

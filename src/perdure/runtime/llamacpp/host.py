@@ -1,14 +1,16 @@
 """One model of the service: its file, its two children, its card."""
 
 import asyncio
+import errno
 import hashlib
+import os
+import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perdure.domain.errors import ModelUnavailable
+from perdure.domain.errors import InvalidRequest, ModelUnavailable
 from perdure.domain.model import Message, ModelCard
 from perdure.ports.runtime import Job, Statistics
 from perdure.runtime.llamacpp import wire
@@ -17,7 +19,10 @@ from perdure.runtime.llamacpp.exactness import fingerprint, is_exact
 from perdure.runtime.llamacpp.generation import LlamaGeneration
 from perdure.runtime.llamacpp.keeper import Keeper
 from perdure.runtime.llamacpp.library import LibraryUnusable, find_library
+from perdure.runtime.llamacpp.plan import DoesNotFit, make_plan
 from perdure.runtime.llamacpp.tokenizer import Tokenizer
+
+_CHUNK_BYTES = 1 << 22
 
 
 class ModelFile(NamedTuple):
@@ -35,7 +40,6 @@ class HostSettings(NamedTuple):
     threads: int
     memory_max_bytes: int
     library: Path | None
-    digest_of: Callable[[Path], str]
     log: Callable[[str], None]
 
 
@@ -47,18 +51,29 @@ class _Identity(NamedTuple):
     mtime_ns: int
 
 
-def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file in hex. Raises `OSError`.
+def sha256_of(path: Path, given_up: threading.Event) -> str:
+    """The SHA-256 of a file in hex. Raises `OSError`, also when it is given up on the way.
 
-    Reads it whole (0.15 s for 100 MB), but not again while it is the same file of the same size and time.
+    Reads it whole (0.15 s for 100 MB), but not again while it is the same file of the same size and time. The thread
+    that does it would otherwise hold up the end of the process.
     """
-    return _digest(path, _identify(path))
+    key = path, _identify(path)
+    if key not in _digests:
+        _digests[key] = _read_digest(path, given_up)
+    return _digests[key]
 
 
-@lru_cache
-def _digest(path: Path, _identity: _Identity) -> str:
+_digests: dict[tuple[Path, _Identity], str] = {}
+
+
+def _read_digest(path: Path, given_up: threading.Event) -> str:
+    digest = hashlib.sha256()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while chunk := file.read(_CHUNK_BYTES):
+            if given_up.is_set():
+                raise OSError(errno.ECANCELED, "the service is stopping", str(path))
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 def _identify(path: Path) -> _Identity:
@@ -77,9 +92,11 @@ class Host:
         self._own_fault: str | None = None
         self._card: ModelCard | None = None
         self._starting: asyncio.Task[None] | None = None
+        self._given_up = threading.Event()
+        self._text_max_bytes = 0
         log = settings.log
         self.tokenizer = Tokenizer(file.name, opening=self._open_tokenizer, log=log)
-        self.engine = Engine(file.name, settings.slots, opening=self._open_engine, log=log)
+        self.engine = Engine(file.name, opening=self._open_engine, log=log)
 
     def start(self) -> None:
         """Begin; returns at once."""
@@ -100,7 +117,15 @@ class Host:
 
     async def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
         """See the port."""
-        await self.card()
+        card = await self.card()
+        size = sum(len(message.content.encode(errors="replace")) for message in messages)
+        if size > self._text_max_bytes:
+            raise InvalidRequest(
+                f"The input is {size} bytes long, too much for the {card.context_length} tokens that {self.name} "
+                "holds for input and output together. Shorten the input.",
+                param="input",
+                code="context_length_exceeded",
+            )
         with self._naming_the_fault():
             return await self.tokenizer.encode(messages)
 
@@ -124,6 +149,7 @@ class Host:
 
     async def close(self) -> None:
         """End both children and return when they are gone. May be repeated."""
+        self._given_up.set()
         await asyncio.gather(self.tokenizer.keeper.close(), self.engine.keeper.close())
         if self._starting is not None:
             self._starting.cancel()
@@ -158,23 +184,34 @@ class Host:
             self._card = await self._make_card(library)
         except OSError as error:
             self._own_fault = f"{error.filename or self._path} cannot be read ({error.strerror})"
+        except DoesNotFit as error:
+            self._own_fault = str(error)
         except ModelUnavailable:
             return  # the keeper that raised it holds the fault
 
     async def _make_card(self, library: Path) -> ModelCard:
+        """The card from the file's facts and digest: it is there before the weights are, which may take long."""
         assert self._identity is not None  # noqa: S101 - taken just before
-        digest, library_digest, facts, ready = await asyncio.gather(
-            asyncio.to_thread(self._settings.digest_of, self._path),
-            asyncio.to_thread(self._settings.digest_of, library),
-            self.tokenizer.keeper.ready(),
-            self.engine.ready(),
+        facts = await self.tokenizer.keeper.ready()  # first: a file that is refused need not be read whole
+        digest, library_digest = await asyncio.gather(
+            asyncio.to_thread(sha256_of, self._path, self._given_up),
+            asyncio.to_thread(sha256_of, library, self._given_up),
         )
         threads = self._settings.threads
+        plan = make_plan(
+            bytes_per_token=facts.kv_bytes_per_token,
+            context_train=facts.context_train,
+            slots=self._settings.slots,
+            window=self._settings.window,
+            memory_max_bytes=self._settings.memory_max_bytes,
+        )
+        self.engine.slots = plan.slots
+        self._text_max_bytes = plan.window * facts.token_bytes_max
         return ModelCard(
             name=self.name,
             digest=digest,
             size_bytes=self._identity.size_bytes,
-            context_length=ready.window,
+            context_length=plan.window,
             exact=is_exact(facts, threads),
             fingerprint=fingerprint(facts, model_digest=digest, library_digest=library_digest, threads=threads),
             created_at=self._identity.mtime_ns // 1_000_000_000,
@@ -189,17 +226,17 @@ class Host:
         if now != self._identity:
             raise ModelUnavailable(f"{self._path} has changed since the service started; restart the service")
 
-    def _library(self) -> str | None:
-        return str(self._settings.library) if self._settings.library else None
+    def _library(self) -> bytes | None:
+        return os.fsencode(self._settings.library) if self._settings.library else None
 
     def _open_tokenizer(self) -> wire.Order:
         self._check_identity()
-        return wire.OpenTokenizer(path=str(self._path), library=self._library())
+        return wire.OpenTokenizer(path=os.fsencode(self._path), library=self._library())
 
     def _open_engine(self) -> wire.Order:
         self._check_identity()
         return wire.OpenEngine(
-            path=str(self._path),
+            path=os.fsencode(self._path),
             library=self._library(),
             slots=self._settings.slots,
             window=self._settings.window,

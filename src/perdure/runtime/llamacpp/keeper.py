@@ -55,7 +55,7 @@ class Keeper(Generic[ReadyT]):
 
     def start(self) -> None:
         """Begin; returns at once."""
-        self._task = asyncio.create_task(self._keep(), name=self._module)
+        self._task = asyncio.create_task(self._keep_or_say_why(), name=self._module)
 
     @property
     def child(self) -> Child | None:
@@ -97,6 +97,13 @@ class Keeper(Generic[ReadyT]):
         """Wake everybody who waits in `ready`, to look again."""
         self._changed.set()
         self._changed = asyncio.Event()
+
+    async def _keep_or_say_why(self) -> None:
+        """No keeper ends in silence: those who wait for its child would wait for ever."""
+        try:
+            await self._keep()
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it is why there is no child
+            self._set_fault(f"internal error: {error!r}")
 
     async def _keep(self) -> None:
         pause, unready_deaths = PAUSE_FIRST_SECONDS, 0

@@ -10,7 +10,6 @@ ROWS_MAX = 32  # of one decode call; `context` says why
 KV_ELEMENT_BYTES = 2  # f16
 WINDOW_STEP_TOKENS = 256  # llama.cpp rounds a slot up to this
 WINDOW_SMALL_TOKENS = 1024  # below this, fewer slots are better than a narrower window
-SLOTS_MAX = ROWS_MAX  # every slot can have a row in each call
 
 
 class DoesNotFit(Exception):
@@ -38,7 +37,7 @@ def make_plan(*, bytes_per_token: int, context_train: int, slots: int, window: i
     """
     wanted = min(window, context_train)
     least = min(wanted, WINDOW_SMALL_TOKENS)
-    for count in range(min(slots, SLOTS_MAX), 0, -1):
+    for count in range(min(slots, ROWS_MAX), 0, -1):
         room = memory_max_bytes // (bytes_per_token * count) // WINDOW_STEP_TOKENS * WINDOW_STEP_TOKENS
         if kv_bytes(bytes_per_token, 1, room) >= kv_bytes(bytes_per_token, 1, least):
             fitting = min(wanted, room)

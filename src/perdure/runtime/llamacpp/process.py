@@ -22,7 +22,14 @@ class Child:
         """Start `python -m module`. Raises `OSError` where no process can be started."""
         # -P: a file of the current directory must not stand in for a library.
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", module, stdin=PIPE, stdout=PIPE, env={**os.environ, **_ENVIRONMENT}
+            sys.executable,
+            "-P",
+            "-m",
+            module,
+            stdin=PIPE,
+            stdout=PIPE,
+            env={**os.environ, **_ENVIRONMENT},
+            start_new_session=True,  # Ctrl-C at a terminal is the service's to hear; it decides about its children
         )
         return cls(process)
 

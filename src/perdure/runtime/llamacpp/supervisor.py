@@ -11,11 +11,7 @@ from pathlib import Path
 from perdure.domain.errors import ModelUnavailable
 from perdure.domain.model import Message, ModelCard
 from perdure.ports.runtime import Generation, Job, RuntimeCrashed, Statistics
-from perdure.runtime.llamacpp.host import Host, HostSettings, ModelFile, sha256_of
-
-SLOTS_DEFAULT = 4
-WINDOW_DEFAULT_TOKENS = 4096
-MEMORY_DEFAULT_MAX_BYTES = 1 << 30
+from perdure.runtime.llamacpp.host import Host, HostSettings, ModelFile
 
 
 def _be_quiet(_line: str) -> None:
@@ -28,20 +24,19 @@ class LlamaRuntime:
     `slots` texts at once, each in a window of up to `window` tokens, as far as a model and `memory_max_bytes` allow:
     the key/value memory of all models together, in bytes, asked for when a model starts. With `threads` other than 1
     no model is exact. `library` is a libllama to use instead of the one in the `xllamacpp` wheel. `digest_of` gives
-    the SHA-256 of a file in hex and is called in a thread, so that a caller can keep digests; `log` gets one line for
-    each thing an operator may want to know.
+    the SHA-256 of a file in hex and is called in a thread, so that a caller can keep digests; it should stop when the
+    event it is given is set. `log` gets one line for each thing an operator may want to know.
     """
 
     def __init__(
         self,
         models: Sequence[ModelFile],
         *,
-        slots: int = SLOTS_DEFAULT,
-        window: int = WINDOW_DEFAULT_TOKENS,
+        slots: int = 4,
+        window: int = 4096,
         threads: int = 1,
-        memory_max_bytes: int = MEMORY_DEFAULT_MAX_BYTES,
+        memory_max_bytes: int = 4 << 30,
         library: Path | None = None,
-        digest_of: Callable[[Path], str] = sha256_of,
         log: Callable[[str], None] = _be_quiet,
     ) -> None:
         settings = HostSettings(
@@ -50,10 +45,8 @@ class LlamaRuntime:
             threads=threads,
             memory_max_bytes=memory_max_bytes // max(1, len(models)),
             library=library,
-            digest_of=digest_of,
             log=log,
         )
-        self._slots = slots
         self._hosts = {model.name: Host(model, settings) for model in models}
 
     def start(self) -> None:
@@ -63,13 +56,13 @@ class LlamaRuntime:
 
     @property
     def slots(self) -> int:
-        """See the port. May shrink when the first start shows that fewer fit into memory."""
-        return min((host.engine.slots for host in self._hosts.values()), default=self._slots)
+        """See the port."""
+        return min((host.engine.slots for host in self._hosts.values()), default=0)
 
     @property
-    def names(self) -> Collection[str]:
+    def usable(self) -> Collection[str]:
         """See the port."""
-        return self._hosts.keys()
+        return [name for name, host in self._hosts.items() if host.fault is None]
 
     def fault(self) -> str | None:
         """See the port."""

@@ -21,6 +21,7 @@ def _facts(model: Model) -> wire.TokenizerReady:
         weight_types=model.weight_types(),
         context_train=model.context_train,
         kv_bytes_per_token=model.kv_bytes_per_token(),
+        token_bytes_max=max(len(model.bytes_of(token)) for token in range(model.tokens)),
         library_version=library.llama_version().decode(),
         system_info=library.llama_print_system_info().decode().strip(),
     )
@@ -39,7 +40,7 @@ def main() -> None:
     opening = channel.receive()
     assert isinstance(opening, wire.OpenTokenizer)  # noqa: S101 - a broken invariant of the parent
     try:
-        model = Model(open_library(library_path(opening)), Path(opening.path), vocab_only=True)
+        model = Model(open_library(library_path(opening)), Path(os.fsdecode(opening.path)), vocab_only=True)
         template = ChatTemplate(model, model.chat_template)
         channel.send(_facts(model))
     except (LibraryUnusable, ModelRefused, TemplateUnusable) as error:

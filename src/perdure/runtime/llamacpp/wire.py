@@ -22,15 +22,15 @@ class Nonsense(Exception):
 class OpenTokenizer(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Read the vocabulary and the chat template of the model file at `path`."""
 
-    path: str
-    library: str | None
+    path: bytes
+    library: bytes | None
 
 
 class OpenEngine(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Load the model file at `path` and make room for `slots` texts of `window` tokens within the memory given."""
 
-    path: str
-    library: str | None
+    path: bytes
+    library: bytes | None
     slots: int
     window: int
     threads: int
@@ -63,13 +63,17 @@ class Stop(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class TokenizerReady(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """What the file says about its model, and the library about itself and the processor."""
+    """What the file says about its model, and the library about itself and the processor.
+
+    `token_bytes_max` is the most text that one token of the vocabulary can stand for.
+    """
 
     architecture: str
     file_type: int | None
     weight_types: tuple[str, ...]
     context_train: int
     kv_bytes_per_token: int
+    token_bytes_max: int
     library_version: str
     system_info: str
 

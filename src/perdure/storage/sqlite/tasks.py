@@ -101,8 +101,8 @@ def next_runnable(
     connection: apsw.Connection, boot: str, live: Collection[int], models: Collection[str]
 ) -> TaskRecord | None:
     """What a free slot should take."""
-    mine = row(connection, _NEXT_OWNED, {"boot": boot, "live": msgspec.json.encode(list(live)).decode()})
-    found = mine or row(connection, _NEXT_QUEUED, {"models": msgspec.json.encode(list(models)).decode()})
+    lists = {"live": _as_json(live), "models": _as_json(models)}
+    found = row(connection, _NEXT_OWNED, {"boot": boot, **lists}) or row(connection, _NEXT_QUEUED, lists)
     return None if found is None else record(found)
 
 
@@ -153,6 +153,10 @@ def _check_end(change: Change, given: dict[str, Any]) -> None:
     ends = change.status in TERMINAL and not change.from_status <= TERMINAL
     if ends != ("finished_at" in given):
         raise AssertionError(f"a step to {change.status} {'needs' if ends else 'has no'} finished_at")
+
+
+def _as_json(values: Collection[int] | Collection[str]) -> str:
+    return msgspec.json.encode(list(values)).decode()
 
 
 @cache

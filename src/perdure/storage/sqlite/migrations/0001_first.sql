@@ -9,7 +9,7 @@ CREATE TABLE service_config (
     service_id TEXT NOT NULL CHECK (length(service_id) = 32),
     boot_id TEXT,
     booted_at INTEGER,
-    -- Commits that the disk refused. See `bury` in tasks.sql for why this is written down.
+    -- Commits that the disk refused. See `bury` in service.sql for why this is written down.
     commits_refused INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 

@@ -59,11 +59,13 @@ ORDER BY id LIMIT :limit;
 -- name: next_owned
 SELECT * FROM task_records
 WHERE status IN ('loading', 'running', 'cancelling') AND boot = :boot AND id NOT IN (SELECT value FROM json_each(:live))
+    AND (status = 'cancelling' OR model IN (SELECT value FROM json_each(:models)))
 ORDER BY id LIMIT 1;
 
 -- name: next_queued
 SELECT * FROM task_records
-WHERE status = 'queued' AND model IN (SELECT value FROM json_each(:models))
+WHERE status = 'queued' AND id NOT IN (SELECT value FROM json_each(:live))
+    AND model IN (SELECT value FROM json_each(:models))
 ORDER BY background, id LIMIT 1;
 
 -- name: queue_position
