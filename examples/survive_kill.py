@@ -40,7 +40,7 @@ class Server:
         if not line.startswith("Perdure listens on "):
             sys.exit(f"The server did not start:\n{(self.folder / 'server.log').read_text()}")
         token = (self.folder / "owner.token").read_text().strip()
-        self.client = openai.OpenAI(base_url=f"{line.split()[-1]}/v1", api_key=token, max_retries=0)
+        self.client = openai.OpenAI(base_url=f"{line.split()[3]}/v1", api_key=token, max_retries=0)
 
     def end(self, how: signal.Signals) -> int:
         """Send a signal and wait for the end."""

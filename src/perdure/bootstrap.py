@@ -1,6 +1,7 @@
 """The composition root: settings in, a running service out. The only module that names concrete adapters."""
 
 import asyncio
+import contextlib
 import errno
 import hashlib
 import os
@@ -32,6 +33,7 @@ from perdure.runtime.llamacpp.supervisor import LlamaRuntime, ModelFile
 from perdure.settings import Settings
 from perdure.storage.sqlite.store import SqliteStore
 
+BACKLOG = 2048
 EXIT_DRAINED = 0
 EXIT_BUDGET_EXHAUSTED = 3
 SERVER_FILE = "server.json"
@@ -89,7 +91,12 @@ class Listener(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, then say so."""
+        """Listen, then say so. Of two services that have taken one address in the same instant, one is refused."""
+        for bound in sockets or ():
+            try:
+                bound.listen(BACKLOG)
+            except OSError as error:
+                raise RefusedToStart(f"The port is in use ({error.strerror}); choose another with --port.") from None
         await super().startup(sockets)
         self._listening()
 
@@ -108,6 +115,7 @@ class Stop:
 
 async def serve(settings: Settings, announce: Callable[[Started], None]) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code. Raises `RefusedToStart`."""
+    os.umask(0o077)  # prompts and answers are the owner's: whatever is written from here on is for nobody else
     stop = Stop()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -155,14 +163,15 @@ async def _listen(
     budget = Budget(settings.close_seconds)
     engine.drain()
     listener.should_exit = True
-    log.event("stopping", drain_seconds=settings.drain_seconds)
+    log.event("stopping: work under way may end first; a second signal ends the wait", seconds=settings.drain_seconds)
     with budget.stage("work under way", extra_seconds=settings.drain_seconds):
         await _finish(engine, stop, settings.drain_seconds)
     with budget.stage("callers"):
         await asyncio.wait((serving,), timeout=settings.close_seconds / 2)
         listener.force_exit = True  # whoever has not finished sending or reading by now is cut off
         await serving
-    (settings.folder / SERVER_FILE).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        (settings.folder / SERVER_FILE).unlink(missing_ok=True)
 
 
 async def _finish(engine: Engine, stop: Stop, seconds: float) -> None:
@@ -283,7 +292,7 @@ def _bind(settings: Settings) -> socket.socket:
         bound.close()
         if error.errno == errno.EADDRINUSE:
             raise RefusedToStart(
-                f"The port {settings.port} on {settings.host} is in use; choose another with --port."
+                f"The port {settings.port} on {settings.host} is in use; choose another with --port or PERDURE_PORT."
             ) from None
         raise RefusedToStart(
             f"The address {settings.host}:{settings.port} cannot be used: {error.strerror}."

@@ -12,7 +12,7 @@ from perdure import __version__
 from perdure.ambient.names import RandomNames
 from perdure.api import fields
 from perdure.api.app import build_app
-from perdure.cli.main import app as cli
+from perdure.cli.app import app as cli
 from perdure.domain import events, limits
 from perdure.domain.journal import Journal
 from perdure.domain.model import Message
@@ -33,6 +33,8 @@ def bounds(name: str) -> str:
     """The bounds of a setting as the document writes them."""
     hint = get_type_hints(Settings, include_extras=True)[name]
     for meta in (each for each in get_args(hint) if isinstance(each, msgspec.Meta)):
+        if meta.gt is not None:
+            return f"above {meta.gt}, to {meta.le}"
         return f"{meta.ge} to {meta.le}" if meta.le is not None else f"at least {meta.ge}"
     options = tuple(OnRestart) if hint is OnRestart else get_args(hint)
     words = [str(option) for option in options if isinstance(option, str)]

@@ -39,9 +39,9 @@ class Server:
 
     # Life and death.
 
-    def spawn(self, *prefix: str) -> None:
+    def spawn(self, *prefix: str, port: int = 0) -> None:
         """Start the process without waiting for it to listen. `prefix` goes before the command."""
-        options = ["--data", str(self.data), "--port", "0"]
+        options = ["--data", str(self.data), "--port", str(port)]
         if self.model is not None:
             options += ["--model", str(self.model)]
         env = os.environ | {f"PERDURE_{name.upper()}": str(value) for name, value in self.settings.items()}
@@ -58,6 +58,12 @@ class Server:
 
     def listening(self) -> None:
         """Wait for the line that says where it listens."""
+        line = self.first_line()
+        assert line.startswith("Perdure listens on "), (line, self.errors.read_text())
+        self.url = line.split()[3]
+
+    def first_line(self) -> str:
+        """The first line that it prints; empty if it ends without one."""
         assert self.process is not None
         assert self.process.stdout is not None
         stdout, lines = self.process.stdout, queue.Queue[str]()
@@ -68,9 +74,7 @@ class Server:
             lines.put("")
 
         threading.Thread(target=read, daemon=True).start()
-        line = lines.get(timeout=START_SECONDS)
-        assert line.startswith("Perdure listens on "), (line, self.errors.read_text())
-        self.url = line.split()[-1]
+        return lines.get(timeout=START_SECONDS)
 
     def children(self) -> list[psutil.Process]:
         """The processes that the service started."""

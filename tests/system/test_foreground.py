@@ -1,42 +1,13 @@
 """Foreground work is done for somebody: it stops when the last one has left. Background work never depends on one."""
 
-import json
-import socket
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
+from tests.system.caller import Caller
 from tests.system.server import TERMINAL, Server, check_log, freeze, thaw, until
 
 GRACE_SECONDS = 5.0  # the promise is one second; a shared machine may take longer to get round to it
-
-
-class Caller:
-    """A client on a bare socket, who can hang up at any moment."""
-
-    def __init__(self, server: Server, **fields: Any) -> None:
-        address = urlsplit(server.url)
-        body = json.dumps({"model": server.model_name, "input": "Go on.", "max_output_tokens": 1900, **fields})
-        self.socket = socket.create_connection((str(address.hostname), int(address.port or 0)), timeout=60)
-        head = (
-            f"POST /v1/responses HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer {server.token}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        self.socket.sendall((head + body).encode())
-
-    def reads_until(self, mark: bytes) -> bytes:
-        """Read on until the mark was seen."""
-        got = b""
-        while mark not in got:
-            piece = self.socket.recv(65536)
-            assert piece, got
-            got += piece
-        return got
-
-    def hangs_up(self) -> None:
-        """Close the connection."""
-        self.socket.close()
 
 
 def newest(server: Server, but: set[str]) -> dict[str, Any]:

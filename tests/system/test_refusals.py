@@ -134,3 +134,31 @@ def test_the_owner_token_is_private_and_works(tmp_path: Path, tiny_model: Path) 
         assert server.http.get("/v1/models").status_code == 200
         old = {"Authorization": f"Bearer {first}"}
         assert server.http.get("/v1/models", headers=old).status_code == 401
+
+
+def test_of_two_services_on_one_port_one_is_refused(tmp_path: Path, tiny_model: Path) -> None:
+    """Also when both start in the same instant: nobody says that he listens when somebody else does."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    servers = [Server(tmp_path / name, tiny_model) for name in ("one", "two")]
+    for server in servers:
+        server.spawn(port=port)
+    lines = [server.first_line() for server in servers]
+    assert sorted(line.startswith(f"Perdure listens on http://127.0.0.1:{port} ") for line in lines) == [False, True]
+    for server, line in zip(servers, lines, strict=True):
+        if line:
+            assert server.terminate() == 0
+        else:
+            assert server.wait() == 1
+            assert "port" in server.errors.read_text()
+
+
+def test_an_input_that_cannot_fit_is_refused_before_the_work(tiny_server: Server) -> None:
+    """However it is made: refused at once with the reason, and nobody behind it waits."""
+    for text in ("<|im_end|>" * 100_000, "a" * 4_000_000):
+        answer = tiny_server.http.post("/v1/responses", json={"model": tiny_server.model_name, "input": text})
+        assert answer.status_code == 400
+        assert answer.json()["error"]["code"] == "context_length_exceeded"
+    many = [{"role": "user", "content": "a"} for _ in range(5_000)]
+    answer = tiny_server.http.post("/v1/responses", json={"model": tiny_server.model_name, "input": many})
+    assert answer.json()["error"]["code"] == "context_length_exceeded"

@@ -1,5 +1,6 @@
 """The drained stop."""
 
+import json
 import random
 import signal
 from pathlib import Path
@@ -8,6 +9,7 @@ import httpx
 import psutil
 import pytest
 
+from tests.system.caller import Caller
 from tests.system.server import Server, check_log, freeze, still_alive, text_of, until
 
 
@@ -126,3 +128,50 @@ def test_a_stop_while_it_starts_is_heard(tmp_path: Path) -> None:
         assert still_alive([child], seconds=1) == []
         server.start()
         server.reaches(found, "running")
+
+
+def test_a_stop_does_not_wait_for_a_request_that_never_ends(tmp_path: Path, tiny_model: Path) -> None:
+    """Half a body: whoever sends it is cut off in time, and the stop is in order."""
+    with Server(tmp_path / "data", tiny_model, drain_seconds=0, close_seconds=3).start() as server:
+        caller = Caller(server, tail_bytes=100)
+        assert server.http.get("/readyz").status_code == 200
+        assert server.terminate() == 0
+        assert log_files(server) == []
+        caller.hangs_up()
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path, tiny_model: Path) -> None:
+    """Standard error on a full disk: the work goes on, an engine that dies is replaced, the stop is in order."""
+    with Server(tmp_path / "data", tiny_model) as server:
+        server.errors = Path("/dev/full")
+        server.start()
+        found = server.create(max_output_tokens=1500)["id"]
+        server.reaches(found, "running")
+        server.engine_child().kill()
+        assert server.ended(found)["status"] == "incomplete"
+        assert server.terminate() == 0
+        assert log_files(server) == []
+
+
+def test_a_stop_of_all_processes_at_once_is_no_crash(tmp_path: Path, tiny_model: Path) -> None:
+    """As service managers send it: the children leave it to their parent, and no stop counts against the work."""
+    with Server(tmp_path / "data", tiny_model, drain_seconds=0, crashes_max=1).start() as server:
+        found = server.create(max_output_tokens=1900)["id"]
+        server.reaches(found, "running")
+        for child in server.children():
+            child.terminate()
+        assert server.terminate() == 0
+        server.start()
+        assert server.ended(found)["status"] == "incomplete"
+        assert not any("ended" in step["note"] for step in server.task(found)["history"])
+
+
+def test_closed_standard_streams_do_no_harm(tmp_path: Path, tiny_model: Path) -> None:
+    """Started with nothing to read from or to print to, it serves, and stops in order."""
+    with Server(tmp_path / "data", tiny_model) as server:
+        server.spawn("sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh")
+        told = server.data / "server.json"
+        until(lambda: True if told.exists() else None, "server.json")
+        server.url = json.loads(told.read_text())["address"]
+        assert server.ended(server.create(max_output_tokens=5)["id"])["status"] == "incomplete"
+        assert server.terminate() == 0

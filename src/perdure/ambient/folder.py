@@ -26,6 +26,8 @@ class DataFolder:
         try:
             path.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
             self._lock = os.open(path / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            raise RefusedToStart(f"{path} is not a folder; choose another with --data.") from None
         except OSError as error:
             raise RefusedToStart(
                 f"The data folder {path} cannot be used: {error.strerror}. Choose another with --data."

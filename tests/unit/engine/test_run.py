@@ -146,7 +146,7 @@ async def test_a_fault_of_our_own_is_bounded_like_a_crash(tmp_path: Path) -> Non
 
 @scenario
 async def test_background_work_waits_for_a_model_that_cannot_be_used(tmp_path: Path) -> None:
-    """A fault of the model loses no accepted work: what was loading is queued again, and runs once the fault is gone."""
+    """A fault of the model loses no accepted work: what was loading is queued again, and runs once it is gone."""
     async with started(tmp_path) as stage:
         stage.runtime.load_gate = asyncio.Event()
         ident = await stage.submit("first")

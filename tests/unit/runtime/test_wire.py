@@ -10,7 +10,7 @@ from perdure.runtime.llamacpp import wire
 ORDERS: list[wire.Order] = [
     wire.OpenTokenizer(path=b"/m.gguf", library=None),
     wire.OpenEngine(path=b"/m.gguf", library=b"/l.so", slots=4, window=64, threads=1, memory_max_bytes=1),
-    wire.Encode(1, (Message(role="user", content="Ein Öl\0€😀"),)),
+    wire.Encode(1, (Message(role="user", content="Ein Öl\0€😀"),), tokens_max=9),
     wire.Draw(run=1, prompt=(1, 2), done=(), temperature=0.5, top_p=1.0, seed=2**63 - 1, tokens_max=9),
     wire.Stop(run=3),
 ]

@@ -59,11 +59,14 @@ def run(main: Callable[[], None]) -> None:
 
 
 def _stay_below_parent() -> None:
-    """Leave Ctrl-C to the parent, and let the kernel end this process with it where it can.
+    """Leave signals to the parent, and let the kernel end this process with it where it can.
+
+    A stop is often sent to all processes of a service at once; a child that obeyed it would look like a crash.
 
     The kernel goes by the thread that started the process: the parent's event loop, which lives as long as it does.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perdure.domain.errors import InvalidRequest, ModelUnavailable
+from perdure.domain.errors import ModelUnavailable
 from perdure.domain.model import Message, ModelCard
 from perdure.ports.runtime import Job, Statistics
 from perdure.runtime.llamacpp import wire
@@ -20,7 +20,7 @@ from perdure.runtime.llamacpp.generation import LlamaGeneration
 from perdure.runtime.llamacpp.keeper import Keeper
 from perdure.runtime.llamacpp.library import LibraryUnusable, find_library
 from perdure.runtime.llamacpp.plan import DoesNotFit, make_plan
-from perdure.runtime.llamacpp.tokenizer import Tokenizer
+from perdure.runtime.llamacpp.tokenizer import Tokenizer, too_long
 
 _CHUNK_BYTES = 1 << 22
 
@@ -120,14 +120,9 @@ class Host:
         card = await self.card()
         size = sum(len(message.content.encode(errors="replace")) for message in messages)
         if size > self._text_max_bytes:
-            raise InvalidRequest(
-                f"The input is {size} bytes long, too much for the {card.context_length} tokens that {self.name} "
-                "holds for input and output together. Shorten the input.",
-                param="input",
-                code="context_length_exceeded",
-            )
+            raise too_long(self.name, f"{size} bytes", card.context_length)
         with self._naming_the_fault():
-            return await self.tokenizer.encode(messages)
+            return await self.tokenizer.encode(messages, card.context_length)
 
     async def load(self) -> None:
         """See the port."""

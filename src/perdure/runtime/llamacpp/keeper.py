@@ -109,11 +109,14 @@ class Keeper(Generic[ReadyT]):
         pause, unready_deaths = PAUSE_FIRST_SECONDS, 0
         clock = asyncio.get_running_loop().time
         while not self._closing.is_set() and self.fault is None:
-            began = clock()
+            began, starts = (
+                clock(),
+                self.starts,
+            )  # one that could not even be started has not died: there may be room soon
             was_ready, how = await self._live()
             if self._closing.is_set() or self.fault is not None:
                 return
-            unready_deaths = 0 if was_ready else unready_deaths + 1
+            unready_deaths = 0 if was_ready or self.starts == starts else unready_deaths + 1
             if unready_deaths == UNREADY_DEATHS_MAX:
                 self._set_fault(f"its process ended with {how} before it was ready, {unready_deaths} times")
                 return

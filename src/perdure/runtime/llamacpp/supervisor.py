@@ -23,9 +23,8 @@ class LlamaRuntime:
 
     `slots` texts at once, each in a window of up to `window` tokens, as far as a model and `memory_max_bytes` allow:
     the key/value memory of all models together, in bytes, asked for when a model starts. With `threads` other than 1
-    no model is exact. `library` is a libllama to use instead of the one in the `xllamacpp` wheel. `digest_of` gives
-    the SHA-256 of a file in hex and is called in a thread, so that a caller can keep digests; it should stop when the
-    event it is given is set. `log` gets one line for each thing an operator may want to know.
+    no model is exact. `library` is a libllama to use instead of the one in the `xllamacpp` wheel. `log` gets one
+    line for each thing an operator may want to know.
     """
 
     def __init__(

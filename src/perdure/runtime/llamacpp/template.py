@@ -79,6 +79,12 @@ class ChatTemplate:
         first = self._model.first_token
         return tuple(tokens) if first is None or tokens[:1] == [first] else (first, *tokens)
 
+    def at_least(self, messages: Sequence[Message]) -> int:
+        """So many tokens a conversation has at least: one a message, and one for each spelled-out control token."""
+        spelled = (self._model.token_text(token) for token in self._model.controls)
+        marks = [text for text in spelled if text]
+        return len(messages) + sum(message.content.count(text) for message in messages for text in marks)
+
     def _render(self, messages: Sequence[Message]) -> str:
         turns = [{"role": message.role, "content": message.content} for message in messages]
         try:

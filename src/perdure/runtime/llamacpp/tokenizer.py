@@ -11,7 +11,16 @@ from perdure.runtime.llamacpp.keeper import Keeper
 ENCODE_SECONDS_MAX = 60.0
 
 _MODULE = "perdure.runtime.llamacpp.tokenizer_child"
-_Reply = wire.Encoded | wire.NotEncoded
+_Reply = wire.Encoded | wire.TooLong | wire.NotEncoded
+
+
+def too_long(model: str, size: str, window: int) -> InvalidRequest:
+    """What a caller is told whose conversation cannot fit."""
+    return InvalidRequest(
+        f"The input is {size} long; {model} holds {window} tokens of input and output together. Shorten the input.",
+        param="input",
+        code="context_length_exceeded",
+    )
 
 
 class Tokenizer:
@@ -30,8 +39,8 @@ class Tokenizer:
             log=log,
         )
 
-    async def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """See the port."""
+    async def encode(self, messages: Sequence[Message], tokens_max: int) -> tuple[int, ...]:
+        """See the port. A conversation of `tokens_max` tokens or more may be refused instead."""
         await self.keeper.ready()
         child = self.keeper.child
         if child is None:
@@ -40,7 +49,7 @@ class Tokenizer:
         number = self._last_number
         reply = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
-            child.send(wire.Encode(number, tuple(messages)))
+            child.send(wire.Encode(number, tuple(messages), tokens_max))
             async with asyncio.timeout(ENCODE_SECONDS_MAX):
                 answer = await reply
         except UnicodeEncodeError as error:
@@ -50,6 +59,8 @@ class Tokenizer:
             raise ModelUnavailable(f"The tokenizer of {self._name} did not answer in time.") from error
         finally:
             self._waiting.pop(number, None)
+        if isinstance(answer, wire.TooLong):
+            raise too_long(self._name, f"at least {answer.least} tokens", tokens_max)
         if isinstance(answer, wire.NotEncoded):
             raise InvalidRequest(f"The model {self._name} refuses this input: {answer.reason}", param="input")
         return answer.tokens

@@ -27,7 +27,10 @@ def _facts(model: Model) -> wire.TokenizerReady:
     )
 
 
-def _encode(template: ChatTemplate, order: wire.Encode) -> wire.Encoded | wire.NotEncoded:
+def _encode(template: ChatTemplate, order: wire.Encode) -> wire.Encoded | wire.TooLong | wire.NotEncoded:
+    least = template.at_least(order.messages)
+    if least >= order.tokens_max:  # found out before the work: tokenising takes the longer the more there is
+        return wire.TooLong(order.number, least)
     try:
         return wire.Encoded(order.number, template.encode(order.messages))
     except TemplateRefused as error:

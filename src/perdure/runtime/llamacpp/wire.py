@@ -38,10 +38,11 @@ class OpenEngine(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Encode(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Turn a conversation into token ids; the answer bears the same number."""
+    """Turn a conversation into token ids, unless it is `tokens_max` or more; the answer bears the same number."""
 
     number: int
     messages: tuple[Message, ...]
+    tokens_max: int
 
 
 class Draw(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -98,6 +99,13 @@ class Encoded(msgspec.Struct, frozen=True, array_like=True, tag=True):
     tokens: tuple[int, ...]
 
 
+class TooLong(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The conversation cannot be fewer tokens than `least`, which are too many."""
+
+    number: int
+    least: int
+
+
 class NotEncoded(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The chat template refuses the conversation."""
 
@@ -133,7 +141,7 @@ class Step(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 Open = OpenTokenizer | OpenEngine
 Order = OpenTokenizer | OpenEngine | Encode | Draw | Stop
-Answer = TokenizerReady | EngineReady | Refused | Encoded | NotEncoded | Step
+Answer = TokenizerReady | EngineReady | Refused | Encoded | TooLong | NotEncoded | Step
 
 _encoder = msgspec.msgpack.Encoder()
 _orders = msgspec.msgpack.Decoder(Order)

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from perdure.domain.errors import StorageFull, Unavailable
+from perdure.domain.errors import StorageFailed, StorageFull, Unavailable
 from perdure.storage.sqlite.faults import translated
 from perdure.storage.sqlite.log import Log
 from perdure.storage.sqlite.query import rows
@@ -104,16 +104,28 @@ class Writer:
         commit.add_done_callback(lambda made: self._deliver(batch, made))
 
     def _deliver(self, batch: Sequence[tuple[Operation, asyncio.Future[Any]]], made: asyncio.Future[Any]) -> None:
-        for (_, done), outcome in zip(batch, made.result(), strict=True):
+        full = False
+        for (_, done), outcome in zip(batch, _outcomes(made, len(batch)), strict=True):
+            full = full or isinstance(outcome.error, StorageFull)
             if done.done():
                 continue
             if outcome.error is None:
                 done.set_result(outcome.value)
             else:
                 done.set_exception(outcome.error)
-        if self._log is not None and self._log.is_long:
+        if self._log is not None and (full or self._log.is_long):  # moving the log gives its room back
             self._thread.submit(self._log.shorten)
         self._next_batch()
+
+
+def _outcomes(made: asyncio.Future[list[Outcome]], count: int) -> list[Outcome]:
+    """What became of a batch. Whatever went wrong on the thread, the callers are told and the next batch is made."""
+    error = made.exception()
+    if error is None:
+        return made.result()
+    failure = StorageFailed(f"The write could not be made: {type(error).__name__}.")
+    failure.__cause__ = error
+    return [Outcome(error=copy(failure)) for _ in range(count)]
 
 
 def commit_all(connection: apsw.Connection, operations: Sequence[Operation]) -> list[Outcome]:
