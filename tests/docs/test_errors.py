@@ -53,6 +53,13 @@ def constants() -> dict[str, str]:
     return found
 
 
+def raised_by_runs() -> set[str]:
+    """The codes that a run gives to a request that does not fit."""
+    run = next(module for path, module in modules() if path.parts[-2:] == ("engine", "run.py"))
+    raised = (node for node in ast.walk(run) if isinstance(node, ast.Call) and name_of(node) == "InvalidRequest")
+    return {ast.literal_eval(each.value) for call in raised for each in call.keywords if each.arg == "code"}
+
+
 def in_responses() -> set[str]:
     """Every code of a failed response. One that is taken over from an error of the runtime is that error's."""
     found: set[str] = set()
@@ -63,7 +70,7 @@ def in_responses() -> set[str]:
             case ast.Name(id=name):
                 found.add(constants()[name])
             case ast.Attribute(attr="error_code"):
-                found.add(kinds.ModelUnavailable.code)
+                found |= {kinds.ModelUnavailable.code, *raised_by_runs()}
             case other:
                 raise AssertionError(f"which code is {ast.unparse(other)}?")
     return found

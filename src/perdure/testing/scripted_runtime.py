@@ -164,6 +164,10 @@ class ScriptedRuntime:
         self._scripts[encoded(prompt)] = script
         return script
 
+    def resize(self, slots: int) -> None:
+        """Have another number of slots from now on."""
+        self._slots = slots
+
     @property
     def slots(self) -> int:
         """How many generations may be under way at once."""

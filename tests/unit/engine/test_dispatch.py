@@ -3,9 +3,10 @@
 import asyncio
 from pathlib import Path
 
+import apsw
 import msgspec
 import pytest
-from tests.unit.engine.stage import opened, scenario, started, types
+from tests.unit.engine.stage import opened, scenario, started, turns, types
 
 from perdure.domain.events import Event
 from perdure.domain.lifecycle import Status
@@ -161,3 +162,37 @@ async def test_the_wake_up_of_a_submit_may_be_lost(tmp_path: Path) -> None:
         for each in (ident, late):
             assert (await stage.ended(each)).status is Status.COMPLETED
         stage.engine = working
+
+
+@scenario
+async def test_nothing_is_taken_before_it_is_known_how_many_fit(tmp_path: Path) -> None:
+    """A model that gives fewer slots than were asked for must not find more work than it has slots."""
+    async with started(tmp_path, slots=0) as stage:
+        idents = [await stage.submit(f"job {number}") for number in range(5)]
+        await turns(200)
+        assert [change for change in stage.store.changes if change.status is Status.LOADING] == []
+        stage.runtime.resize(2)
+        for ident in idents:
+            assert (await stage.ended(ident)).status is Status.COMPLETED
+        assert stage.runtime.busiest == 2
+
+
+@scenario
+async def test_a_row_that_cannot_be_understood_does_not_block_the_queue(tmp_path: Path) -> None:
+    """It is told once and stays as it is; what stands behind it runs."""
+    async with started(tmp_path) as stage:
+        gate = asyncio.Event()
+        stage.runtime.play("first", Script(gates={0: gate}))
+        first, bad, good = [await stage.submit(name) for name in ("first", "bad", "good")]
+        await stage.store.reaches(first, Status.RUNNING)
+        record = await stage.store.task(bad)
+        assert record is not None
+        other = apsw.Connection(str(tmp_path / "perdure.db"))
+        other.execute("UPDATE responses SET request = '{}' WHERE id = ?", (record.id,))
+        other.close()
+        gate.set()
+        assert (await stage.ended(good)).status is Status.COMPLETED
+        assert [what for what, _ in stage.reports] == [f"claim of {bad}"]
+        left = await stage.store.task(bad)
+        assert left is not None
+        assert left.status is Status.QUEUED
