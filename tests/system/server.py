@@ -3,6 +3,7 @@
 import json
 import os
 import queue
+import select
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import openai
 import psutil
 
 COMMAND = Path(sys.executable).parent / "perdure"
+POLL_SECONDS = 0.005
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
 T = TypeVar("T")
@@ -223,10 +225,11 @@ def split_frames(answer: httpx.Response) -> Iterator[str]:
 
 
 def until(probe: Callable[[], T | None], what: str, seconds: float = 30.0) -> T:
-    """What `probe` finds, asked again and again; each question is itself the wait."""
+    """What `probe` finds, asked again and again; fails when it takes too long."""
     deadline = time.monotonic() + seconds
     while (found := probe()) is None:
         assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
+        select.select((), (), (), POLL_SECONDS)  # leaves the processor to those who are waited for
     return found
 
 
