@@ -6,7 +6,7 @@
 loading task is cancelled at once. A terminal state is never left: every cause leaves it as it is. A step that the
 table does not hold raises `IllegalStep` and changes nothing.
 
-The database moves a status by compare-and-set, so `sources` gives the states that a cause may start from.
+The database moves a status by compare-and-set: a step names the state that it starts from.
 What a restart does is not in this table, since it depends on the task's policy: see `recovery`.
 """
 
@@ -74,11 +74,6 @@ def step(status: Status, cause: Cause) -> Status:
         return TABLE[status][cause]
     except KeyError:
         raise IllegalStep(f"{cause} cannot act on a task that is {status}") from None
-
-
-def sources(cause: Cause) -> frozenset[Status]:
-    """The unfinished states on which `cause` may act."""
-    return frozenset(status for status in UNFINISHED if cause in TABLE[status])
 
 
 def shown(status: Status) -> str:

@@ -217,10 +217,6 @@ class Store(Protocol):
         """The client of a token that is neither revoked nor, at `now`, expired."""
         ...
 
-    async def client_named(self, name: str) -> int | None:
-        """The id of a client, or None."""
-        ...
-
     async def keep_model(self, card: ModelCard, path: str) -> None:
         """Keep what is known of a model; the file itself stays outside. Unchanged facts write nothing."""
         ...

@@ -664,8 +664,6 @@ class StoreContract(ABC):
         client = await store.add_client("reader", TOKEN, "prefix", scopes, 1)
         assert await store.principal(TOKEN, 10) == Principal(client, "reader", scopes)
         assert await store.principal(b"\x09" * 32, 10) is None
-        assert await store.client_named("reader") == client
-        assert await store.client_named("nobody") is None
 
     @scenario
     async def test_a_new_token_ends_the_old_one(self, place: Place) -> None:
@@ -685,7 +683,6 @@ class StoreContract(ABC):
         await add_client(store)
         with pytest.raises(AssertionError):
             await add_client(store, "other")
-        assert await store.client_named("other") is None
 
     @scenario
     async def test_the_service_keeps_its_name(self, place: Place) -> None:

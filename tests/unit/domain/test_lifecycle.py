@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.domain.lifecycle import TABLE, TERMINAL, UNFINISHED, Cause, IllegalStep, Status, shown, sources, step
+from perdure.domain.lifecycle import TABLE, TERMINAL, UNFINISHED, Cause, IllegalStep, Status, shown, step
 
 WALK = {
     Status.QUEUED: {Cause.CLAIM: Status.LOADING, Cause.ERROR: Status.FAILED, Cause.CANCEL: Status.CANCELLED},
@@ -44,13 +44,6 @@ def test_no_cause_moves_a_finished_task(status: Status, cause: Cause) -> None:
 def test_the_table_knows_every_state() -> None:
     """A new state cannot be forgotten in the table."""
     assert set(TABLE) == set(Status)
-
-
-def test_sources_are_the_states_a_cause_may_act_on() -> None:
-    """What compare-and-set may start from is read off the table."""
-    assert sources(Cause.CANCEL) == UNFINISHED
-    assert sources(Cause.CLAIM) == {Status.QUEUED}
-    assert sources(Cause.LOADED) == {Status.LOADING}
 
 
 def test_states_of_work_are_shown_as_in_progress() -> None:

@@ -5,12 +5,12 @@ import msgspec
 
 from perdure.domain.model import ModelCard
 from perdure.domain.principal import Principal, Scope
-from perdure.storage.sqlite.query import certain, row, rows, value
+from perdure.storage.sqlite.query import certain, row, rows
 from perdure.storage.sqlite.statements import load
 
 _sql = load("service")
 _BOOT, _KEEP_CLIENT, _KEEP_MODEL = _sql["boot"], _sql["keep_client"], _sql["keep_model"]
-_CLIENT_BY_TOKEN, _CLIENT_BY_NAME = _sql["client_by_token"], _sql["client_by_name"]
+_CLIENT_BY_TOKEN = _sql["client_by_token"]
 
 
 def boot(connection: apsw.Connection, boot_id: str, at: int) -> str:
@@ -39,11 +39,6 @@ def principal(connection: apsw.Connection, token_hash: bytes, now: int) -> Princ
         return None
     client_id, name, scopes = found
     return Principal(client_id, name, frozenset(Scope(scope) for scope in scopes.split()))
-
-
-def client_named(connection: apsw.Connection, name: str) -> int | None:
-    """The number of a client."""
-    return value(connection, _CLIENT_BY_NAME, {"name": name})
 
 
 def keep_model(connection: apsw.Connection, card: ModelCard, path: str) -> None:

@@ -141,10 +141,6 @@ class SqliteStore:
         """The client of a token that works."""
         return self._read(service.principal, token_hash, now)
 
-    async def client_named(self, name: str) -> int | None:
-        """The id of a client."""
-        return self._read(service.client_named, name)
-
     async def keep_model(self, card: ModelCard, path: str) -> None:
         """Keep what is known of a model."""
         await self._write(service.keep_model, card, path)

@@ -22,9 +22,6 @@ RETURNING id;
 SELECT id, name, scopes FROM clients
 WHERE token_hash = :token_hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > :now);
 
--- name: client_by_name
-SELECT id FROM clients WHERE name = :name;
-
 -- name: keep_model
 -- The time is that of the first sight of these facts: it alone is no reason to write.
 INSERT INTO models (name, digest, size_bytes, context_length, exact, fingerprint, path, created_at)
