@@ -11,18 +11,19 @@ from tests.system.server import Server, check_log, deltas_of, still_alive, text_
 MANY_CRASHES: dict[str, Any] = {
     "crashes_max": 1000
 }  # kills come faster than progress here; the bound has a test of its own
+KILLS_A_TEXT = 5
 SAMPLED: dict[str, Any] = {"temperature": 0.9, "top_p": 0.95}
 GREEDY: dict[str, Any] = {"temperature": 0}
 PROMPTS = ["Tell me of the sea.", "Why is the sky blue?", "What is a good day?", "Name seven fruits."]
 
 
-def jobs(streams: int, tokens: int) -> list[dict[str, Any]]:
+def jobs(streams: int, tokens: int, seed: int = 100) -> list[dict[str, Any]]:
     """Requests of both kinds, each with a seed of its own."""
     return [
         {
             "text": PROMPTS[n % len(PROMPTS)],
             "max_output_tokens": tokens,
-            "seed": 100 + n,
+            "seed": seed + n,
             **(SAMPLED if n % 2 else GREEDY),
         }
         for n in range(streams)
@@ -34,6 +35,8 @@ def seen_until(server: Server, response_id: str, deltas: int, after: int = -1) -
     seen: list[str] = []
     with server.stream(response_id, after if after >= 0 else None) as frames:
         for frame in frames:
+            if frame == "data: [DONE]":
+                break
             seen.append(frame)
             deltas -= "output_text.delta" in frame
             if deltas <= 0:
@@ -75,7 +78,10 @@ def test_killed_texts_of_the_tiny_model_are_the_undisturbed_ones(
     """Greedy and sampled, alone and four together: kills at random places change nothing."""
     kills = int(pytestconfig.getoption("--kills") or 0)
     with Server(tmp_path / "data", tiny_model, **MANY_CRASHES).start() as server:
-        killed_in_mid_text(server, jobs(streams, 1500), kills, random.Random(streams))
+        rng = random.Random(streams)
+        for first in range(0, kills, KILLS_A_TEXT):  # new texts each time: a text comes to its end after a few kills
+            requests = jobs(streams, 1500, seed=100 + 10 * first)
+            killed_in_mid_text(server, requests, min(KILLS_A_TEXT, kills - first), rng)
 
 
 @pytest.mark.real_model
