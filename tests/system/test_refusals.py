@@ -1,5 +1,6 @@
 """A service that cannot start says why in one line and ends with 1."""
 
+import hashlib
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import socket
 import subprocess
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tests.system.server import COMMAND, Server
@@ -124,6 +126,7 @@ def test_the_owner_token_is_private_and_works(tmp_path: Path, tiny_model: Path) 
         first = server.token
         assert server.token_path.stat().st_mode & 0o777 == 0o600
         assert server.data.stat().st_mode & 0o777 == 0o700
+        assert (server.data / "perdure.db").stat().st_mode & 0o777 == 0o600
         server.terminate()
         server.start()
         assert server.token == first
@@ -155,10 +158,33 @@ def test_of_two_services_on_one_port_one_is_refused(tmp_path: Path, tiny_model: 
 
 def test_an_input_that_cannot_fit_is_refused_before_the_work(tiny_server: Server) -> None:
     """However it is made: refused at once with the reason, and nobody behind it waits."""
-    for text in ("<|im_end|>" * 100_000, "a" * 4_000_000):
-        answer = tiny_server.http.post("/v1/responses", json={"model": tiny_server.model_name, "input": text})
-        assert answer.status_code == 400
-        assert answer.json()["error"]["code"] == "context_length_exceeded"
+    answer = tiny_server.http.post("/v1/responses", json={"model": tiny_server.model_name, "input": "a" * 4_000_000})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["code"] == "context_length_exceeded"
+    assert "4000000 bytes" in answer.json()["error"]["message"]
     many = [{"role": "user", "content": "a"} for _ in range(5_000)]
     answer = tiny_server.http.post("/v1/responses", json={"model": tiny_server.model_name, "input": many})
     assert answer.json()["error"]["code"] == "context_length_exceeded"
+
+
+@pytest.mark.real_model
+def test_spelled_out_control_tokens_are_counted_before_the_work(real_server: Server) -> None:
+    """Their tokenising takes the longer the more there are, and everybody else would wait for it."""
+    body = {"model": real_server.model_name, "input": "<|im_end|>" * 5_000}
+    answer = real_server.http.post("/v1/responses", json=body)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert "at least 5001 tokens" in answer.json()["error"]["message"]
+
+
+@pytest.mark.proves("P2")
+def test_what_is_kept_of_a_model_is_its_digest(tmp_path: Path, tiny_model: Path) -> None:
+    """The facts and where the file lies; the file itself stays there."""
+    with Server(tmp_path / "data", tiny_model).start() as server:
+        shown = server.get("/v1/models")["data"][0]
+        assert server.terminate() == 0
+        kept = apsw.Connection(str(server.data / "perdure.db"))
+        rows = kept.execute("SELECT name, digest, path FROM models").fetchall()
+        kept.close()
+    digest = hashlib.sha256(tiny_model.read_bytes()).hexdigest()
+    assert rows == [("tiny", digest, str(tiny_model))]
+    assert shown["digest"] == digest

@@ -133,7 +133,7 @@ def test_a_stop_while_it_starts_is_heard(tmp_path: Path) -> None:
 def test_a_stop_does_not_wait_for_a_request_that_never_ends(tmp_path: Path, tiny_model: Path) -> None:
     """Half a body: whoever sends it is cut off in time, and the stop is in order."""
     with Server(tmp_path / "data", tiny_model, drain_seconds=0, close_seconds=3).start() as server:
-        caller = Caller(server, tail_bytes=100)
+        caller = Caller(server, tail_bytes=10)
         assert server.http.get("/readyz").status_code == 200
         assert server.terminate() == 0
         assert log_files(server) == []
@@ -153,17 +153,21 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path, tiny_model: 
         assert log_files(server) == []
 
 
-def test_a_stop_of_all_processes_at_once_is_no_crash(tmp_path: Path, tiny_model: Path) -> None:
-    """As service managers send it: the children leave it to their parent, and no stop counts against the work."""
-    with Server(tmp_path / "data", tiny_model, drain_seconds=0, crashes_max=1).start() as server:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_to_all_processes_at_once_is_the_services_to_hear(
+    tmp_path: Path, tiny_model: Path, number: signal.Signals
+) -> None:
+    """As terminals and service managers send it: the children leave it to their parent, which stops in order."""
+    with Server(tmp_path / "data", tiny_model, drain_seconds=20).start() as server:
         found = server.create(max_output_tokens=1900)["id"]
         server.reaches(found, "running")
         for child in server.children():
-            child.terminate()
-        assert server.terminate() == 0
-        server.start()
+            child.send_signal(number)
         assert server.ended(found)["status"] == "incomplete"
-        assert not any("ended" in step["note"] for step in server.task(found)["history"])
+        assert [model["starts"] for model in server.get("/v1/service")["models"]] == [1]
+        assert server.process is not None
+        server.process.send_signal(number)
+        assert server.wait() == 0
 
 
 def test_closed_standard_streams_do_no_harm(tmp_path: Path, tiny_model: Path) -> None:
