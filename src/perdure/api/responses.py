@@ -52,13 +52,14 @@ class Responses:
         except BodyTooLarge as error:
             return Lingering(errors.answer(error), 4 * self._body_max_bytes)
         principal = request.user
-        name = await self._service.submit(principal, asked.request, asked.received)
+        accepted = await self._service.submit(principal, asked.request, asked.received)
+        name = accepted.ident
         # From here to the follower nothing is awaited that could end this request with nobody attending.
         if asked.stream:
             return Stream(self._service.follow(principal, name, -1), [location(name)])
         if not asked.request.background:
             return Awaited(self._service, principal, name)
-        return Answer(await self._service.response(principal, name), 202, [location(name)])
+        return Answer(accepted.response, 202, [location(name)])
 
     async def read(self, request: Request[Principal, Any, Any]) -> ASGIApp:
         """The response as it stands, or its events."""

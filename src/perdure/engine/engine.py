@@ -23,7 +23,7 @@ from perdure.engine.recover import Recover
 from perdure.engine.remove import Remove
 from perdure.engine.retain import Retain
 from perdure.engine.run import Report, Run, Runner
-from perdure.engine.service import Health, Page, Task
+from perdure.engine.service import Accepted, Health, Page, Task
 from perdure.engine.submit import Submit
 from perdure.engine.wakeups import Wakeups, wait_for
 from perdure.ports.ambient import Clock, Names
@@ -129,19 +129,19 @@ class Engine:
             raise Unauthenticated("This token is not known here. The owner's is in the file owner.token.")
         return principal
 
-    async def submit(self, principal: Principal, request: CreateRequest, received: bytes) -> str:
+    async def submit(self, principal: Principal, request: CreateRequest, received: bytes) -> Accepted:
         """Accept a request."""
         if self._draining.is_set():
             raise Unavailable("The service is stopping; send the request again in a moment.")
         card, prompt = await self._submit.check(request)
         ident = self._submit.name()
         try:
-            await self._submit.keep(ident, principal, request, received, card, prompt)
+            response = await self._submit.keep(ident, principal, request, received, card, prompt)
         finally:  # also when the caller left during the write: it may have been kept, and nobody will come for it
             if not request.background:
                 self._attendance.expect(ident)
             self._dispatcher.wake()
-        return ident
+        return Accepted(ident, response)
 
     async def response(self, principal: Principal, ident: str) -> bytes:
         """The response object as JSON."""
@@ -208,8 +208,7 @@ class Engine:
         with self._wakeups.listen(ident) as hint:
             while (left := deadline - self._clock.monotonic()) > 0:
                 hint.clear()
-                record = await self._store.task(ident)
-                if record is None or record.status in TERMINAL:
+                if await self._store.ended(ident):
                     return
                 await wait_for(hint, min(left, FEED_POLL_SECONDS))
 

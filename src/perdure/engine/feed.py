@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from perdure.domain.events import TERMINAL_TYPES, Event
-from perdure.domain.lifecycle import TERMINAL
 from perdure.domain.limits import FEED_PAGE_EVENTS, FEED_POLL_SECONDS, KEEPALIVE_SECONDS
 from perdure.engine.wakeups import Wakeups, wait_for
 from perdure.ports.ambient import Clock
@@ -27,7 +26,7 @@ class Feed:
         with self._wakeups.listen(record.ident) as hint:
             while True:
                 hint.clear()
-                ended = await self._ended(record.ident)
+                ended = await self._store.ended(record.ident)  # first: an empty page after it is then the end
                 page = await self._store.events(record.id, cursor, FEED_PAGE_EVENTS)
                 for event in page:
                     yield event
@@ -42,8 +41,3 @@ class Feed:
                 if self._clock.monotonic() - quiet_since >= KEEPALIVE_SECONDS:
                     quiet_since = self._clock.monotonic()
                     yield None
-
-    async def _ended(self, ident: str) -> bool:
-        """Whether no event can come any more. Asked before a page is read: an empty page after it is the end."""
-        record = await self._store.task(ident)
-        return record is None or record.status in TERMINAL

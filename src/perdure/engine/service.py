@@ -43,6 +43,13 @@ class Task(msgspec.Struct, frozen=True):
     object: str = "task"
 
 
+class Accepted(msgspec.Struct, frozen=True):
+    """What a create is answered with: the name, and the response object as it was kept, as JSON."""
+
+    ident: str
+    response: bytes
+
+
 class Health(msgspec.Struct, frozen=True):
     """Whether the service can take work; `reason` says why not."""
 
@@ -64,8 +71,8 @@ class Service(Protocol):
         """The client of a token. Raises `Unauthenticated`."""
         ...
 
-    async def submit(self, principal: Principal, request: CreateRequest, received: bytes) -> str:
-        """Accept a request; returns its ident once it is durable. `received` is the JSON of its `input` field.
+    async def submit(self, principal: Principal, request: CreateRequest, received: bytes) -> Accepted:
+        """Accept a request; returns once it is durable. `received` is the JSON of its `input` field.
 
         Raises `NotFound` (code `model_not_found`), `InvalidRequest` (code `context_length_exceeded` among others),
         `QueueFull`, `ModelUnavailable`, `StorageFull`, `StorageFailed`, `Unavailable` while the service drains.

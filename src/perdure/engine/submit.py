@@ -57,11 +57,11 @@ class Submit:
         received: bytes,
         card: ModelCard,
         prompt: tuple[int, ...],
-    ) -> None:
-        """Store the response, its task and its first events in one transaction."""
+    ) -> bytes:
+        """Store the response, its task and its first events in one transaction; returns the response as JSON."""
         now = self._clock.now()
         room = card.context_length - len(prompt)
-        journal = Journal(ident, now // MICROSECONDS, request, len(prompt), exact=card.exact)
+        events = Journal(ident, now // MICROSECONDS, request, len(prompt), exact=card.exact).create()
         new = NewTask(
             ident=ident,
             client_id=principal.client_id,
@@ -75,6 +75,10 @@ class Submit:
             received=received,
             prompt=prompt,
             tokens_max=min(room, request.max_output_tokens or room),
-            events=tuple(journal.create()),
+            events=tuple(events),
         )
+        response = events[-1].snapshot
+        if response is None:
+            raise AssertionError("a log begins with events that carry the response")
         await self._store.submit(new, self._queue_max)
+        return response

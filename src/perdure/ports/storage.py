@@ -148,11 +148,16 @@ class Store(Protocol):
 
     async def purge(self, task_id: int) -> None:
         """Remove a task in a terminal state with everything that hangs on it; a task that is not, or is gone, stays
-        as it is. Nothing of its text is left in the database file."""
+        as it is. Nothing of its text is left in the database file, nor in its log once no reader needs the log."""
         ...
 
     async def task(self, ident: str) -> TaskRecord | None:
         """The task of that name, hidden or not."""
+        ...
+
+    async def ended(self, ident: str) -> bool:
+        """Whether no event of this task can come any more: it stands in a terminal state, or is gone. Followers ask
+        at every wake-up, so it costs little, however large the request is."""
         ...
 
     async def unfinished(self, after_id: int, limit: int) -> Sequence[TaskRecord]:

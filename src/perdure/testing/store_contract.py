@@ -45,6 +45,7 @@ from perdure.testing.store_steps import (
     moved,
     new_task,
     running,
+    start,
     submitted,
 )
 
@@ -188,6 +189,21 @@ class StoreContract(ABC):
         with pytest.raises(AssertionError):
             await store.submit(new_task("a", client, background=False), QUEUE_MAX)
         assert await found(store, "a") == first
+
+    @scenario
+    async def test_a_task_has_ended_in_a_terminal_state_or_when_it_is_gone(self, place: Place) -> None:
+        """And in no other; a name that never was has no events to wait for either."""
+        store = await place.open()
+        task = await submitted(store, "a", await add_client(store))
+        for step in (claim, start, grow):
+            assert not await store.ended("a")
+            task = await moved(store, task, step)
+        assert not await store.ended("a")
+        task = await moved(store, task, end)
+        assert await store.ended("a")
+        await store.purge(task.id)
+        assert await store.ended("a")
+        assert await store.ended("b")
 
     @scenario
     async def test_a_task_belongs_to_a_client_that_exists(self, place: Place) -> None:

@@ -10,13 +10,24 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from perdure.domain.errors import QueueFull
 from perdure.domain.events import Event
 from perdure.domain.lifecycle import TERMINAL, Status
-from perdure.ports.storage import Change, StaleTask
+from perdure.ports.storage import Change, StaleTask, TaskRecord
 from perdure.storage.sqlite.store import SqliteStore
-from perdure.testing.store_steps import QUEUE_MAX, add_client, claim, end, found, grow, new_task, start
+from perdure.testing.store_steps import add_client, claim, end, found, grow, new_task, start
 
-NEXT = {Status.QUEUED: (claim, end), Status.LOADING: (start, end), Status.RUNNING: (grow, end)}
+
+def requeue(task: TaskRecord) -> Change:
+    """Back to the queue, as a restart may have it."""
+    return Change(task.id, frozenset({task.status}), task.next_seq, Status.QUEUED, 6_000, boot=None)
+
+
+NEXT = {
+    Status.QUEUED: (claim, end),
+    Status.LOADING: (start, requeue, end),
+    Status.RUNNING: (grow, requeue, end),
+}
 
 
 @dataclass
@@ -42,26 +53,30 @@ class StoreMachine(RuleBasedStateMachine):
     def _open(self) -> None:
         self.store = self.runner.run(SqliteStore.open(Path(self.folder.name) / "perdure.db"))
 
+    def _queued(self) -> int:
+        return sum(each.status is Status.QUEUED for each in self.model.values())
+
     def _pick(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from(sorted(self.model)))
 
     @rule(background=st.booleans())
     def submit(self, background: bool) -> None:
-        """A new task."""
+        """A new task, for which there is just room in the queue."""
         self.names += 1
         new = new_task(f"t{self.names:03}", self.client, background=background)
-        self.runner.run(self.store.submit(new, QUEUE_MAX))
+        self.runner.run(self.store.submit(new, self._queued() + 1))
         self.model[new.ident] = Expected(Status.QUEUED, list(new.events))
 
     @precondition(lambda self: self.model)
-    @rule(data=st.data(), other=st.booleans(), stale=st.booleans())
-    def step(self, data: st.DataObject, other: bool, stale: bool) -> None:
+    @rule(data=st.data(), stale=st.booleans())
+    def step(self, data: st.DataObject, stale: bool) -> None:
         """A step that is due, or the same from a state that is past."""
         ident = self._pick(data)
         expected = self.model[ident]
         if expected.status in TERMINAL:
             return
-        change = NEXT[expected.status][other](self.runner.run(found(self.store, ident)))
+        due = data.draw(st.sampled_from(NEXT[expected.status]))
+        change = due(self.runner.run(found(self.store, ident)))
         if stale:
             with pytest.raises(StaleTask):
                 self.runner.run(self.store.apply(_older(change)))
@@ -84,6 +99,12 @@ class StoreMachine(RuleBasedStateMachine):
         """As after a stop."""
         self.runner.run(self.store.close())
         self._open()
+
+    @invariant()
+    def the_queue_is_as_long_as_it_is(self) -> None:
+        """One more than there are is one too many."""
+        with pytest.raises(QueueFull):
+            self.runner.run(self.store.submit(new_task("over", self.client), self._queued()))
 
     @invariant()
     def the_store_is_the_model(self) -> None:

@@ -19,7 +19,7 @@ from perdure.domain.model import ModelCard
 from perdure.domain.principal import ALL_SCOPES, Principal, Scope
 from perdure.domain.request import CreateRequest
 from perdure.domain.response import ResponseError
-from perdure.engine.service import Health, Page, Service, Step, Task
+from perdure.engine.service import Accepted, Health, Page, Service, Step, Task
 from perdure.ports.runtime import Statistics
 
 MODEL = "scripted-model"
@@ -98,7 +98,7 @@ class ScriptedService:
             raise Unauthenticated("No client has this token.")
         return self.tokens[token]
 
-    async def submit(self, principal: Principal, request: CreateRequest, received: bytes) -> str:
+    async def submit(self, principal: Principal, request: CreateRequest, received: bytes) -> Accepted:
         if self.refusal is not None:
             raise self.refusal
         if request.model != MODEL:
@@ -107,12 +107,15 @@ class ScriptedService:
             raise InvalidRequest("Too long.", param="input", code="context_length_exceeded")
         ident = f"{len(self.kept):026d}"
         kept = self.kept[ident] = Kept(principal, request, received, Journal(ident, NOW, request, 3))
-        kept.record(kept.journal.create(), Status.QUEUED)
+        first = kept.journal.create()
+        kept.record(first, Status.QUEUED)
         kept.record(kept.journal.claim(), Status.LOADING)
         kept.record(kept.journal.write(TEXTS[0], (1,)), Status.RUNNING)
         if not self.hold:
             self.finish(ident)
-        return ident
+        response = first[-1].snapshot
+        assert response is not None
+        return Accepted(ident, response)
 
     async def response(self, principal: Principal, ident: str) -> bytes:
         kept = self._own(principal, ident)

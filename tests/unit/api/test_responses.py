@@ -39,7 +39,7 @@ def test_background_create_is_accepted_at_once() -> None:
     answer = create(application(service), background=True)
     assert answer.status_code == 202
     body = answer.json()
-    assert body["status"] == "in_progress"
+    assert body["status"] == "queued"
     assert body["background"] is True
     assert answer.headers["location"] == f"/v1/responses/{body['id']}"
     assert service.kept[FIRST].left == 0

@@ -135,6 +135,12 @@ class StageStore(SqliteStore):
         await super().purge(task_id)
         await self._tell()
 
+    async def ended(self, ident: str) -> bool:
+        await self._enter("ended")
+        found = await super().ended(ident)
+        await asyncio.sleep(0)
+        return found
+
     async def task(self, ident: str) -> TaskRecord | None:
         await self._enter("task")
         found = await super().task(ident)
@@ -227,7 +233,7 @@ class Stage:
 
     async def submit(self, prompt: str = "Hello", **fields: Any) -> str:
         """Have a response accepted."""
-        return await self.engine.submit(self.principal, request(prompt, **fields), RECEIVED)
+        return (await self.engine.submit(self.principal, request(prompt, **fields), RECEIVED)).ident
 
     async def cancel(self, ident: str) -> None:
         """Ask for the end of a response."""

@@ -8,9 +8,8 @@ import pytest
 from perdure.storage.sqlite.statements import load
 
 BOUNDED = {
-    "queued_up_to",  # the queue, up to its bound
     "next_queued",  # the first entry of the queue
-    "boot", "bury",  # one row
+    "queue_up", "boot", "bury",  # one row
     "keep_client",  # the check of what points to a client, which SQLite makes only if its number changes
 }  # fmt: skip
 

@@ -79,11 +79,15 @@ class SqliteStore:
 
     async def purge(self, task_id: int) -> None:
         """Remove a finished task."""
-        await self._write(tasks.purge, task_id)
+        await self._writer.write(partial(tasks.purge, task_id=task_id), purges=True)
 
     async def task(self, ident: str) -> TaskRecord | None:
         """The task of that name."""
         return self._read(tasks.by_ident, ident)
+
+    async def ended(self, ident: str) -> bool:
+        """Whether no event can come any more."""
+        return self._read(tasks.ended, ident)
 
     async def unfinished(self, after_id: int, limit: int) -> Sequence[TaskRecord]:
         """Tasks in no terminal state."""

@@ -18,9 +18,9 @@ from perdure.storage.sqlite.statements import load
 from perdure.storage.sqlite.tokens import packed, unpacked
 
 _sql = load("tasks")
-_QUEUED_UP_TO, _INSERT_TASK, _INSERT_RESPONSE = _sql["queued_up_to"], _sql["insert_task"], _sql["insert_response"]
+_QUEUE_UP, _INSERT_TASK, _INSERT_RESPONSE = _sql["queue_up"], _sql["insert_task"], _sql["insert_response"]
 _MOVE, _GROW, _NOTE_ATTEMPT = _sql["move_task"], _sql["grow_task"], _sql["note_attempt"]
-_BY_IDENT, _UNFINISHED = _sql["task_by_ident"], _sql["unfinished"]
+_BY_IDENT, _GOES_ON, _UNFINISHED = _sql["task_by_ident"], _sql["goes_on"], _sql["unfinished"]
 _NEXT_OWNED, _NEXT_QUEUED, _QUEUE_POSITION = _sql["next_owned"], _sql["next_queued"], _sql["queue_position"]
 _PROMPT, _ATTEMPTS, _IS_FINISHED = _sql["prompt"], _sql["attempts"], _sql["is_finished"]
 _PURGE = tuple(_sql[f"purge_{what}"] for what in ("bodies", "events", "attempts", "response", "task"))
@@ -40,8 +40,6 @@ _KINDS: dict[str, Callable[[Any], Any]] = {
     **dict.fromkeys(("background", "stored", "exact", "hidden"), bool),
 }
 """Fields that SQLite keeps as text or number."""
-SUBMITTED = "submitted"
-"""The note that a history begins with."""
 
 
 # What moves a task.
@@ -49,14 +47,14 @@ SUBMITTED = "submitted"
 
 def submit(connection: apsw.Connection, new: NewTask, queue_max: int) -> None:
     """Write a new task."""
-    if value(connection, _QUEUED_UP_TO, {"most": queue_max}) == queue_max:
+    rows(connection, _QUEUE_UP, {"most": queue_max})
+    if not connection.changes():
         raise QueueFull(f"{queue_max} tasks wait already; try again later.")
     rows(connection, _INSERT_TASK, _task_columns(new))
     task_id = connection.last_insert_rowid()
     large = {"request": new.request.decode(), "received": new.received.decode(), "prompt": packed(new.prompt)}
     rows(connection, _INSERT_RESPONSE, {"id": task_id, **large})
     events.append(connection, task_id, 0, new.events)
-    rows(connection, _NOTE_ATTEMPT, {"id": task_id, "at": new.created_at, "note": SUBMITTED})
 
 
 def apply(connection: apsw.Connection, change: Change) -> None:
@@ -90,6 +88,11 @@ def by_ident(connection: apsw.Connection, ident: str) -> TaskRecord | None:
     """The task of that name."""
     found = row(connection, _BY_IDENT, {"ident": ident})
     return None if found is None else record(found)
+
+
+def ended(connection: apsw.Connection, ident: str) -> bool:
+    """Whether no event can come any more."""
+    return value(connection, _GOES_ON, {"ident": ident}) is None
 
 
 def unfinished(connection: apsw.Connection, after_id: int, limit: int) -> list[TaskRecord]:

@@ -1,5 +1,10 @@
 -- name: boot
-UPDATE service_config SET boot_id = :boot_id, booted_at = :at RETURNING service_id;
+-- The queue is counted anew: what a foreign hand has done to the rows does not outlive the next start.
+UPDATE service_config SET
+    boot_id = :boot_id,
+    booted_at = :at,
+    tasks_queued = (SELECT count(*) FROM tasks WHERE status = 'queued')
+RETURNING service_id;
 
 -- name: bury
 -- A commit that failed while the log was being forced to the disk has left its pages in the log, whole. Readers never

@@ -1,6 +1,6 @@
--- name: queued_up_to
--- How many tasks wait, counted no further than the bound that is asked about.
-SELECT count(*) FROM (SELECT 1 FROM tasks WHERE status = 'queued' LIMIT :most);
+-- name: queue_up
+-- Take a place in the queue, if there is one.
+UPDATE service_config SET tasks_queued = tasks_queued + 1 WHERE tasks_queued < :most;
 
 -- name: insert_task
 INSERT INTO tasks (
@@ -51,6 +51,9 @@ WHERE id = :id AND next_seq = :from_seq AND status = :status;
 SELECT * FROM task_records
 WHERE ident = :ident;
 
+-- name: goes_on
+SELECT 1 FROM tasks WHERE ident = :ident AND finished_at IS NULL;
+
 -- name: unfinished
 SELECT * FROM task_records
 WHERE finished_at IS NULL AND id > :after_id
@@ -79,7 +82,10 @@ FROM tasks AS t WHERE t.id = :id AND t.status = 'queued';
 SELECT prompt FROM responses WHERE id = :id;
 
 -- name: attempts
-SELECT at, attempt, status, note FROM task_attempts WHERE task_id = :id ORDER BY id;
+-- A history begins with the submit, which the task itself tells.
+SELECT created_at, 0 AS attempt, 'queued' AS status, 'submitted' AS note FROM tasks WHERE id = :id
+UNION ALL
+SELECT * FROM (SELECT at, attempt, status, note FROM task_attempts WHERE task_id = :id ORDER BY id);
 
 -- name: is_finished
 SELECT 1 FROM tasks WHERE id = :id AND finished_at IS NOT NULL;
