@@ -1,9 +1,13 @@
 """New names, seeds and secrets from the system's randomness."""
 
+import base64
 import secrets
 
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: sorts like the number, reads without mix-ups
+_ALPHABET = b"0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: sorts like the number, reads without mix-ups
+_STANDARD = b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
+_CROCKFORD = bytes.maketrans(_STANDARD, _ALPHABET)
 _TIME_BITS, _RANDOM_BITS, _CHARS = 48, 80, 26
+_BYTES = 20  # what is encoded in whole groups, zeros in front
 
 
 class RandomNames:
@@ -13,7 +17,7 @@ class RandomNames:
         """48 bits of milliseconds and 80 random bits, 26 characters. `at` is in microseconds."""
         milliseconds = (at // 1000) & (1 << _TIME_BITS) - 1
         number = milliseconds << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
-        return "".join(_ALPHABET[number >> 5 * place & 31] for place in reversed(range(_CHARS)))
+        return base64.b32encode(number.to_bytes(_BYTES)).translate(_CROCKFORD).decode()[-_CHARS:]
 
     def seed(self) -> int:
         """0 to 2**31 - 1."""

@@ -56,10 +56,9 @@ class Journal:
 
     def create(self) -> list[Event]:
         """Events of the submit: event 0, and for background work the place in the queue."""
-        found = [self._lifecycle(ev.CREATED, "queued")]
-        if self.request.background:
-            found.append(self._lifecycle(ev.QUEUED, "queued"))
-        return found
+        response = msgspec.Raw(msgspec.json.encode(self.response("queued")))  # one and the same in both
+        kinds = (ev.CREATED, ev.QUEUED) if self.request.background else (ev.CREATED,)
+        return [ev.lifecycle(*self._number(), kind, response) for kind in kinds]
 
     def claim(self) -> list[Event]:
         """A worker takes the task."""

@@ -160,7 +160,7 @@ class Host:
 
     async def _started(self) -> None:
         """Wait for the first start, without ending it when the one who waits is cancelled."""
-        if self._starting is not None:
+        if self._starting is not None and not self._starting.done():
             await asyncio.wait([self._starting])
 
     async def _start(self) -> None:

@@ -14,6 +14,7 @@ A template's own text may name control tokens (`<|im_start|>`); what people writ
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from functools import cached_property, lru_cache
 
 import jinja2
 from jinja2.ext import loopcontrols
@@ -27,6 +28,10 @@ from perdure.runtime.llamacpp.model import Model
 _LEFT, _RIGHT, _SPACE = "\U000f5045", "\U000f5244", "\x1f"
 _MARK = re.compile(f"({_SPACE}?){_LEFT}([0-9]+){_RIGHT}({_SPACE}?)")
 
+
+Shape = tuple[tuple[str, bool], ...]
+SHAPES_MAX = 64
+"""So many shapes of conversations are remembered: most requests of a service have one of a few."""
 
 _ROLES = frozenset(
     {"system", "developer", "user", "assistant", "tool"}
@@ -58,6 +63,8 @@ class ChatTemplate:
         if _LEFT in source or _RIGHT in source:
             raise TemplateUnusable("its chat template uses characters that Perdure keeps for itself")
         self._model = model
+        self._marks = {f"{name}_token": model.mark(name) for name in ("bos", "eos")}
+        self._harmless = lru_cache(SHAPES_MAX)(self._harmless_controls)
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
         helpers = {"raise_exception": _raise, "strftime_now": _now}
         try:
@@ -71,29 +78,26 @@ class ChatTemplate:
             if message.role not in _ROLES:
                 raise TemplateRefused(f"there is no role {message.role!r}")
         rendered = self._render(messages)
-        marked = self._render(_mark(messages))
         tokens = self._model.tokenize(rendered, controls=True)
-        harmless = self._model.tokenize(marked, controls=True)
-        if self._controls(tokens) != self._controls(harmless):
-            tokens = self._protected(messages, rendered, marked)
+        if self._controls(tokens) != self._harmless(_shape(messages)):
+            tokens = self._protected(messages, rendered)
         first = self._model.first_token
         return tuple(tokens) if first is None or tokens[:1] == [first] else (first, *tokens)
 
     def at_least(self, messages: Sequence[Message]) -> int:
         """So many tokens a conversation has at least: one a message, and one for each spelled-out control token."""
-        spelled = (self._model.token_text(token) for token in self._model.controls)
-        marks = [text for text in spelled if text]
-        return len(messages) + sum(message.content.count(text) for message in messages for text in marks)
+        return len(messages) + sum(message.content.count(text) for message in messages for text in self._spelled)
+
+    @cached_property
+    def _spelled(self) -> list[str]:
+        """The control tokens as they would have to be written, the longest first."""
+        names = (self._model.token_text(token) for token in self._model.controls)
+        return sorted(filter(None, names), key=len, reverse=True)
 
     def _render(self, messages: Sequence[Message]) -> str:
         turns = [{"role": message.role, "content": message.content} for message in messages]
         try:
-            return self._template.render(
-                messages=turns,
-                add_generation_prompt=True,
-                bos_token=self._model.mark("bos"),
-                eos_token=self._model.mark("eos"),
-            )
+            return self._template.render(messages=turns, add_generation_prompt=True, **self._marks)
         except jinja2.TemplateError as error:
             raise TemplateRefused(error.message or type(error).__name__) from error
         except Exception as error:  # a template is a program of its file's author and may raise anything
@@ -102,8 +106,12 @@ class ChatTemplate:
     def _controls(self, tokens: Iterable[int]) -> list[int]:
         return [token for token in tokens if token in self._model.controls]
 
-    def _protected(self, messages: Sequence[Message], rendered: str, marked: str) -> list[int]:
-        parts = list(_parts(messages, marked))
+    def _harmless_controls(self, shape: Shape) -> list[int]:
+        """The control tokens of a conversation of this shape in which nobody wrote one."""
+        return self._controls(self._model.tokenize(self._render(_marked(shape)), controls=True))
+
+    def _protected(self, messages: Sequence[Message], rendered: str) -> list[int]:
+        parts = list(_parts(messages, self._render(_marked(_shape(messages)))))
         if "".join(text for text, _ in parts) != rendered:
             raise TemplateRefused(
                 "a text spells out a control token of this model, and the model's chat template rewrites texts; "
@@ -122,8 +130,7 @@ class ChatTemplate:
 
     def _cut(self, parts: Iterable[tuple[str, bool]]) -> Iterator[tuple[str, bool]]:
         """Single control tokens out of the template's parts (true), and the text between them (false)."""
-        names = sorted((self._model.token_text(token) for token in self._model.controls), key=len)
-        pattern = re.compile("|".join(re.escape(name) for name in reversed(names) if name) or "(?!)")
+        pattern = re.compile("|".join(map(re.escape, self._spelled)) or "(?!)")
         for text, own in parts:
             at = 0
             for found in pattern.finditer(text) if own else ():
@@ -133,11 +140,16 @@ class ChatTemplate:
             yield text[at:], False
 
 
-def _mark(messages: Sequence[Message]) -> list[Message]:
-    """The conversation with a mark in place of each text. Empty texts stay, since templates ask for them."""
+def _shape(messages: Sequence[Message]) -> Shape:
+    """A conversation without its texts. Whether one is empty stays, since templates ask for that."""
+    return tuple((message.role, bool(message.content)) for message in messages)
+
+
+def _marked(shape: Shape) -> list[Message]:
+    """A conversation of this shape with a mark in place of each text."""
     return [
-        Message(role=message.role, content=f"{_SPACE}{_LEFT}{n}{_RIGHT}{_SPACE}" if message.content else "")
-        for n, message in enumerate(messages)
+        Message(role=role, content=f"{_SPACE}{_LEFT}{n}{_RIGHT}{_SPACE}" if has_text else "")
+        for n, (role, has_text) in enumerate(shape)
     ]
 
 

@@ -1,5 +1,7 @@
 """Clients, models, and the service itself."""
 
+from functools import cache
+
 import apsw
 import msgspec
 
@@ -38,7 +40,13 @@ def principal(connection: apsw.Connection, token_hash: bytes, now: int) -> Princ
     if found is None:
         return None
     client_id, name, scopes = found
-    return Principal(client_id, name, frozenset(Scope(scope) for scope in scopes.split()))
+    return Principal(client_id, name, _scopes(scopes))
+
+
+@cache
+def _scopes(text: str) -> frozenset[Scope]:
+    """The scopes as the row has them; there are few different ones."""
+    return frozenset(Scope(scope) for scope in text.split())
 
 
 def keep_model(connection: apsw.Connection, card: ModelCard, path: str) -> None:
