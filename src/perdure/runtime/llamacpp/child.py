@@ -1,7 +1,7 @@
 """What the child processes have in common: their place under the parent, their pipes, their end.
 
-A child has one task and no state worth keeping, so it leaves at once, whatever it is at, when its parent closes the
-pipe or dies.
+A child has one task and no state worth keeping, so it leaves when its parent closes the pipe or dies: at once, where
+a thread listens or the kernel tells.
 """
 
 import ctypes
@@ -20,13 +20,32 @@ from perdure.runtime.llamacpp import wire
 _PR_SET_PDEATHSIG = 1
 
 
-class Channel:
+class Pipes:
     """The pipes to the parent. Makes the process a child that cannot outlive it."""
 
     def __init__(self) -> None:
         _stay_below_parent()
         self._orders = os.fdopen(os.dup(0), "rb")
         self._answers = _take_standard_output()
+
+    def receive(self) -> wire.Order:
+        """The next order; waits for it. The process ends with the pipe."""
+        return _next(self._orders)
+
+    def send(self, answer: wire.Answer) -> None:
+        """Tell the parent. Where nobody listens any more, the process ends."""
+        try:
+            wire.write_answer(self._answers, answer)
+        except OSError:
+            os._exit(0)
+
+
+class Channel(Pipes):
+    """Pipes that a thread of their own reads while the process is at work: that can be called off, and ends with the
+    pipe at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self._inbox: queue.SimpleQueue[wire.Order] = queue.SimpleQueue()
         threading.Thread(target=_listen, args=(self._orders, self._inbox.put), daemon=True).start()
 
@@ -40,13 +59,6 @@ class Channel:
             return self._inbox.get_nowait()
         except queue.Empty:
             return None
-
-    def send(self, answer: wire.Answer) -> None:
-        """Tell the parent. Where nobody listens any more, the process ends."""
-        try:
-            wire.write_answer(self._answers, answer)
-        except OSError:
-            os._exit(0)
 
 
 def run(main: Callable[[], None]) -> None:
@@ -81,14 +93,18 @@ def _take_standard_output() -> BinaryIO:
 def _listen(orders: BinaryIO, put: Callable[[wire.Order], None]) -> None:
     """Pass orders on until the pipe ends, then end the process: a decode call under way cannot delay that."""
     while True:
-        try:
-            order = wire.read_order(orders)
-        except (wire.Nonsense, OSError) as error:
-            sys.stderr.write(f"perdure: {error}\n")
-            os._exit(2)
-        if order is None:
-            os._exit(0)
-        put(order)
+        put(_next(orders))
+
+
+def _next(orders: BinaryIO) -> wire.Order:
+    try:
+        order = wire.read_order(orders)
+    except (wire.Nonsense, OSError) as error:
+        sys.stderr.write(f"perdure: {error}\n")
+        os._exit(2)
+    if order is None:
+        os._exit(0)
+    return order
 
 
 def library_path(order: wire.OpenTokenizer | wire.OpenEngine) -> Path | None:

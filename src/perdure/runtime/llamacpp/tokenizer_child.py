@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from perdure.runtime.llamacpp import wire
-from perdure.runtime.llamacpp.child import Channel, library_path, run
+from perdure.runtime.llamacpp.child import Pipes, library_path, run
 from perdure.runtime.llamacpp.library import LibraryUnusable, open_library
 from perdure.runtime.llamacpp.model import Model, ModelRefused
 from perdure.runtime.llamacpp.template import ChatTemplate, TemplateRefused, TemplateUnusable
@@ -39,20 +39,20 @@ def _encode(template: ChatTemplate, order: wire.Encode) -> wire.Encoded | wire.T
 
 def main() -> None:
     """Open the model that the first order names, then encode until the parent goes."""
-    channel = Channel()
-    opening = channel.receive()
+    pipes = Pipes()  # without a thread that reads: to hand each order over would cost as much as to encode it
+    opening = pipes.receive()
     assert isinstance(opening, wire.OpenTokenizer)  # noqa: S101 - a broken invariant of the parent
     try:
         model = Model(open_library(library_path(opening)), Path(os.fsdecode(opening.path)), vocab_only=True)
         template = ChatTemplate(model, model.chat_template)
-        channel.send(_facts(model))
+        pipes.send(_facts(model))
     except (LibraryUnusable, ModelRefused, TemplateUnusable) as error:
-        channel.send(wire.Refused(str(error)))
+        pipes.send(wire.Refused(str(error)))
         os._exit(0)
     while True:
-        order = channel.receive()
+        order = pipes.receive()
         assert isinstance(order, wire.Encode)  # noqa: S101 - as above
-        channel.send(_encode(template, order))
+        pipes.send(_encode(template, order))
 
 
 if __name__ == "__main__":
