@@ -27,16 +27,22 @@ class Read:
         """The task, if this client may see it. Raises `NotFound`."""
         record = await self._store.task(ident)
         if record is None or record.client_id != principal.client_id or record.hidden or self._over(record):
-            raise NotFound("There is nothing of this id that this token may see.")
+            raise _not_found()
         return record
 
     async def response(self, record: TaskRecord) -> bytes:
-        """The response object as JSON; of a finished response, the very bytes of its last event."""
+        """The response object as JSON; of a finished response, the very bytes of its last event.
+
+        Raises `NotFound` where it was deleted after the record was read: what is left of it is not the response.
+        """
         if record.status in TERMINAL:
             kept = await self._store.snapshot(record.id)
-            if kept is not None:
-                return kept
+            if kept is None:
+                raise _not_found()
+            return kept
         journal = await self._recorder.journal(record)
+        if journal.next_seq < record.next_seq:
+            raise _not_found()
         return msgspec.json.encode(journal.response(shown(record.status)))
 
     async def task(self, record: TaskRecord) -> Task:
@@ -72,11 +78,18 @@ class Read:
         return Page(tuple([await self.task(record) for record in found[:limit]]), len(found) > limit)
 
     async def events(self, record: TaskRecord, after: int, limit: int) -> tuple[Sequence[Event], int, bool]:
-        """A page of the log, the number of its last event, and whether there are more."""
+        """A page of the log, the number of its last event, and whether there are more. Raises `NotFound` where it was
+        deleted after the record was read."""
         found = await self._store.events(record.id, after, limit)
+        if not found and after < record.next_seq - 1:
+            raise _not_found()
         last = max(record.next_seq - 1, found[-1].seq if found else -1)  # the log may have grown in between
         return found, last, bool(found) and found[-1].seq < last
 
     def _over(self, record: TaskRecord) -> bool:
         ended = record.status in TERMINAL
         return ended and record.purge_at is not None and record.purge_at <= self._clock.now()
+
+
+def _not_found() -> NotFound:
+    return NotFound("There is nothing of this id that this token may see.")

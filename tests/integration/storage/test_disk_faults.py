@@ -104,6 +104,10 @@ def test_every_refusal_is_told_and_leaves_nothing(tmp_path: Path, call: str, fau
                 (result,) = await asyncio.gather(action(), return_exceptions=True)
                 if disk.refused == refused:
                     break
+                if call == "purge" and result is None:  # refused was the cut of the log, which has time
+                    assert await made()
+                    disk.mend()
+                    continue
                 assert type(result) is TOLD[fault]
                 assert not await made()
                 disk.mend()

@@ -57,6 +57,7 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="perdure-writer")
         self._waiting: list[tuple[Operation, asyncio.Future[Any]]] = []
+        self._purges = False
         self._idle = asyncio.Event()
         self._idle.set()
         self._connection: apsw.Connection | None = None
@@ -70,12 +71,17 @@ class Writer:
         except BaseException:
             self._thread.shutdown(wait=False)
             raise
-        self._connection, self._log = connection, Log(connection)
+        self._connection = connection
+        self._log = await self._loop.run_in_executor(self._thread, Log, connection)
 
-    async def write(self, operation: Callable[[apsw.Connection], T]) -> T:
-        """Make an operation and return its value once it is durable. It may run twice; only one run is kept."""
+    async def write(self, operation: Callable[[apsw.Connection], T], *, purges: bool = False) -> T:
+        """Make an operation and return its value once it is durable. It may run twice; only one run is kept.
+
+        What an operation that `purges` removes leaves the log as well.
+        """
         if self._closed:
             raise Unavailable("The store is closed.")
+        self._purges = self._purges or purges
         done: asyncio.Future[T] = self._loop.create_future()
         self._waiting.append((operation, done))
         if self._idle.is_set():
@@ -99,6 +105,9 @@ class Writer:
             self._idle.set()
             return
         operations = [operation for operation, _ in batch]
+        if self._purges and self._log is not None:
+            self._purges = bool(self._waiting)  # the one who purges may be among those who have to wait
+            self._thread.submit(self._log.cut)
         # A callback and not a task: nothing that cancels tasks can come between a commit and its callers.
         commit = self._loop.run_in_executor(self._thread, commit_all, self._connection, operations)
         commit.add_done_callback(lambda made: self._deliver(batch, made))
@@ -113,7 +122,7 @@ class Writer:
                 done.set_result(outcome.value)
             else:
                 done.set_exception(outcome.error)
-        if self._log is not None and (full or self._log.is_long):  # moving the log gives its room back
+        if self._log is not None and (full or self._log.is_due):  # moving the log gives its room back
             self._thread.submit(self._log.shorten)
         self._next_batch()
 
