@@ -23,17 +23,20 @@ class Feed:
         or before it once `stop` is set: the reader comes back with his cursor.
         """
         cursor, quiet_since = after, self._clock.monotonic()
+        ended = False
         with self._wakeups.listen(record.ident) as hint:
             while True:
                 hint.clear()
-                ended = await self._store.ended(record.ident)  # first: an empty page after it is then the end
                 page = await self._store.events(record.id, cursor, FEED_PAGE_EVENTS)
                 for event in page:
                     yield event
                     cursor, quiet_since = event.seq, self._clock.monotonic()
-                if (page and page[-1].type in TERMINAL_TYPES) or (ended and not page):
+                if page and page[-1].type in TERMINAL_TYPES:
                     return
-                if page:
+                if not page and ended:
+                    return  # nothing came after the end was seen, and nothing can
+                ended = not page and await self._store.ended(record.ident)
+                if ended or len(page) == FEED_PAGE_EVENTS:
                     continue
                 if stop.is_set():
                     return

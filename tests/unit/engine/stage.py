@@ -89,6 +89,7 @@ class StageStore(SqliteStore):
         self.commits.set()
         self.before_apply: Callable[[Change], Awaitable[None]] | None = None
         self.after_task: Callable[[TaskRecord], Awaitable[None]] | None = None
+        self.before_ended: Callable[[], Awaitable[None]] | None = None
         self.changes: list[Change] = []
         self._news = asyncio.Condition()
 
@@ -137,6 +138,8 @@ class StageStore(SqliteStore):
 
     async def ended(self, ident: str) -> bool:
         await self._enter("ended")
+        if self.before_ended is not None:
+            await self.before_ended()
         found = await super().ended(ident)
         await asyncio.sleep(0)
         return found

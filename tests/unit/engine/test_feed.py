@@ -182,6 +182,26 @@ async def test_lost_wake_ups_cost_no_event(tmp_path: Path) -> None:
         assert await ends == await stage.log(ident)
 
 
+@scenario
+async def test_the_end_is_seen_also_when_it_comes_between_two_looks(tmp_path: Path) -> None:
+    """A viewer who has found no news and asks whether there can be any is told of what has come in between."""
+    async with started(tmp_path) as stage:
+        gate = asyncio.Event()
+        stage.runtime.play("hold", Script(gates={2: gate}))
+        ident = await stage.submit("hold")
+        held = await stage.store.until(ident, lambda task: task.tokens_kept == 2)
+
+        async def comes_to_its_end() -> None:
+            stage.store.before_ended = None
+            gate.set()
+            await stage.ended(ident)
+
+        stage.store.before_ended = comes_to_its_end
+        seen = await stage.follow(ident, held.next_seq - 1)
+        assert seen == (await stage.log(ident))[held.next_seq :]
+        assert types(seen)[-1] == "completed"
+
+
 async def _all(feed: Feed, ident: str, stage: Stage, stop: asyncio.Event) -> list[Event]:
     task = await stage.store.task(ident)
     assert task is not None
