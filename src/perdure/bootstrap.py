@@ -36,7 +36,6 @@ from perdure.storage.sqlite.store import SqliteStore
 BACKLOG = 2048
 EXIT_DRAINED = 0
 EXIT_BUDGET_EXHAUSTED = 3
-SERVER_FILE = "server.json"
 
 
 @dataclass(frozen=True)
@@ -153,6 +152,7 @@ async def _listen(
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,  # nobody's word for where a request came from
         timeout_graceful_shutdown=int(settings.drain_seconds + settings.close_seconds) + 1,
     )
     listener = Listener(config, tell)
@@ -171,7 +171,7 @@ async def _listen(
         listener.force_exit = True  # whoever has not finished sending or reading by now is cut off
         await serving
     with contextlib.suppress(OSError):
-        (settings.folder / SERVER_FILE).unlink(missing_ok=True)
+        settings.server_file.unlink(missing_ok=True)
 
 
 async def _finish(engine: Engine, stop: Stop, seconds: float) -> None:
@@ -308,7 +308,7 @@ def _url(bound: socket.socket) -> str:
 def _tell(settings: Settings, started: Started, announce: Callable[[Started], None]) -> None:
     facts = msgspec.json.encode({"pid": os.getpid(), "address": started.url, "version": __version__})
     try:
-        write_private(settings.folder / SERVER_FILE, facts.decode() + "\n")
+        write_private(settings.server_file, facts.decode() + "\n")
     except OSError as error:  # it only helps commands to find the service
         log.fault("write of server.json", error)
     announce(started)

@@ -64,6 +64,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """Where the first start writes the owner's token."""
         return self.folder / "owner.token"
 
+    @property
+    def server_file(self) -> Path:
+        """Where the running service tells its process and its address."""
+        return self.folder / "server.json"
+
 
 def load(given: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Settings:
     """The settings; options that are None were not given.

@@ -1,38 +1,269 @@
-"""The commands."""
+"""The commands and their options.
 
-from typing import Annotated
+What does the work of a command is imported when it runs, so that each starts as fast as its own part does.
+"""
 
-import typer
+import argparse
+import math
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from perdure import __version__
-from perdure.cli.serve import serve
+from perdure.cli.failures import EXIT_DONE, EXIT_USAGE
+from perdure.domain import limits
+from perdure.domain.lifecycle import Status
+from perdure.domain.recovery import OnRestart
 
-app = typer.Typer(
-    name="perdure",
-    help="A local-first, durable AI response service.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.command()(serve)
+_IDENT = re.compile(r"(?:resp|task)_([0-9A-Za-z_-]{1,64})")
 
 
-@app.command()
-def version() -> None:
-    """Print the version."""
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line that names the remedy."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong, and where the options are listed."""
+        self.exit(EXIT_USAGE, f"{self.prog}: {message}; `{self.prog} --help` lists what there is.\n")
+
+    def unknown(self, word: str) -> NoReturn:
+        """Say that a word of the command line means nothing, and which one may have been meant."""
+        import difflib  # not worth its time otherwise
+
+        if not word.startswith("-"):
+            self.error(f"{word!r} is one argument too many (quote a text with blanks)")
+        option = word.partition("=")[0]
+        near = difflib.get_close_matches(option, self._option_string_actions, n=1)
+        self.error(f"there is no option {option}" + (f" (did you mean {near[0]}?)" if near else ""))
+
+
+def whole_number(text: str) -> int:
+    """The type of an option that takes a whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def count(text: str) -> int:
+    """The type of an option that says how many."""
+    if (number := whole_number(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than 1")
+    return number
+
+
+def event_number(text: str) -> int:
+    """The type of an option that takes the number of an event."""
+    if (number := whole_number(text)) < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than 0, the number of the first event")
+    return number
+
+
+def number(text: str) -> float:
+    """The type of an option that takes a number, with or without a fraction."""
+    try:
+        if math.isfinite(found := float(text)):
+            return found
+    except ValueError:
+        pass
+    raise argparse.ArgumentTypeError(f"{text!r} is not a number")
+
+
+def seconds(text: str) -> float:
+    """The type of an option that takes a length of time."""
+    if (found := number(text)) < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than 0")
+    return found
+
+
+def words(text: str) -> str:
+    """The type of a text; the shell passes any bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError("the text is not UTF-8") from None
+    return text
+
+
+def something(text: str) -> str:
+    """The type of an option whose value must not be empty, as that of an unset variable of the shell is."""
+    if not text:
+        raise argparse.ArgumentTypeError("the value is empty")
+    return words(text)
+
+
+def ident(text: str) -> str:
+    """The type of a response or of its task; returns what the two names have in common."""
+    found = _IDENT.fullmatch(text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not like resp_… or task_…; `perdure tasks` lists them")
+    return found[1]
+
+
+class Commands:
+    """The commands of a parser."""
+
+    def __init__(self, parser: Parser) -> None:
+        self._parsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+
+    def add(self, run: Callable[[argparse.Namespace], int], name: str, told: str, more: str = "") -> Parser:
+        """Add a command and return its parser."""
+        added = self._parsers.add_parser(name, help=told, description=f"{told}. {more}".strip(), allow_abbrev=False)
+        added.set_defaults(run=run, parser=added)
+        return added
+
+
+def build_parser() -> Parser:
+    """The whole command line."""
+    parser = Parser(prog="perdure", description="A local-first, durable AI response service.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=__version__, help="print the version and exit")
+    commands = Commands(parser)
+    _add_serve(commands)
+    _add_ask(commands)
+    _add_follow(commands)
+    _add_tasks(commands)
+    _add_cancel(commands)
+    commands.add(_version, "version", "Print the version")
+    return parser
+
+
+def run(command_line: Sequence[str] | None = None) -> int:
+    """Run a command line; returns the exit code. One that is not understood ends in `SystemExit`."""
+    parser = build_parser()
+    args, unknown = parser.parse_known_args(command_line)
+    if args.command is None:
+        parser.print_help(sys.stderr)
+        return EXIT_USAGE
+    if unknown:
+        args.parser.unknown(unknown[0])
+    return args.run(args)
+
+
+def _add_serve(commands: Commands) -> None:
+    serve = commands.add(
+        _serve,
+        "serve",
+        "Serve the Responses API until Ctrl-C or SIGTERM",
+        "Every option can also be given in the environment, as can settings that have no option: PERDURE_PORT=8390. "
+        "They are listed in docs/reference/settings.md.",
+    )
+    _add_data(serve, "folder for the database and the owner's token")
+    add = serve.add_argument
+    add("--host", metavar="ADDRESS", type=something, help="address to listen on (default 127.0.0.1)")
+    add("--port", metavar="NUMBER", type=whole_number, help="port to listen on (default 8383; 0: any free one)")
+    add("--model", metavar="FILE", type=something, help="a GGUF file to serve in place of the bundled model")
+
+
+def _add_ask(commands: Commands) -> None:
+    ask = commands.add(
+        _ask,
+        "ask",
+        "Ask the running service and show the answer as it is written",
+        "Once it is accepted, the answer is written whether or not somebody reads it, and after a restart of the "
+        "service as well: Ctrl-C only ends the reading.",
+    )
+    add = ask.add_argument
+    add("text", metavar="TEXT", type=words, help="the question; - takes it from standard input")
+    add("--background", action="store_true", help="print the id and leave; `perdure follow ID` shows the answer")
+    add("--model", metavar="NAME", type=something, help="model to ask (default: the first one of the service)")
+    add("--instructions", metavar="TEXT", type=words, help="goes before the question as a system message")
+    add("--max-output-tokens", metavar="N", type=whole_number, help="most tokens of the answer (default: no bound)")
+    add("--temperature", metavar="X", type=number, help="0 takes the likeliest token each time (default 1)")
+    add("--seed", metavar="N", type=whole_number, help="the same seed draws the same answer (default: a new one)")
+    add(
+        "--on-restart",
+        metavar="POLICY",
+        choices=[str(each) for each in OnRestart],
+        help=f"what a restart of the service does: {', '.join(OnRestart)} (default by setting: resume)",
+    )
+    _add_reading(ask, "print each event as a line of JSON; with --background the response object")
+    _add_data(ask)
+
+
+def _add_follow(commands: Commands) -> None:
+    follow = commands.add(
+        _follow,
+        "follow",
+        "Show an answer from its beginning, then live to its end",
+        "Disconnects and restarts of the service leave no seam.",
+    )
+    add = follow.add_argument
+    add("id", metavar="ID", type=ident, help="resp_… or task_…")
+    add("--after", metavar="N", type=event_number, default=-1, help="begin with the event after number N")
+    _add_reading(follow, "print each event as a line of JSON")
+    _add_data(follow)
+
+
+def _add_tasks(commands: Commands) -> None:
+    tasks = commands.add(_tasks, "tasks", "List what the service works on and has worked on, the newest first")
+    add = tasks.add_argument
+    states = [str(each) for each in Status]
+    add("--status", metavar="STATUS", choices=states, help=f"only those that stand there: {', '.join(states)}")
+    add(
+        "--limit",
+        metavar="N",
+        type=count,
+        default=limits.TASKS_PAGE_DEFAULT,
+        help=f"how many (default {limits.TASKS_PAGE_DEFAULT})",
+    )
+    add("--json", action="store_true", help="print the list object of the API")
+    _add_data(tasks)
+
+
+def _add_cancel(commands: Commands) -> None:
+    cancel = commands.add(_cancel, "cancel", "End a response; one that has ended stays as it is")
+    cancel.add_argument("id", metavar="ID", type=ident, help="resp_… or task_…")
+    cancel.add_argument("--json", action="store_true", help="print the task object")
+    _add_data(cancel)
+
+
+def _add_data(parser: Parser, meaning: str = "data folder of the service") -> None:
+    told = f"{meaning} (default: the user's data folder)"
+    parser.add_argument("--data", metavar="FOLDER", type=something, help=told)
+
+
+def _add_reading(parser: Parser, json: str) -> None:
+    parser.add_argument("--json", action="store_true", help=json)
+    told = "how long to wait for a service that goes away (default: until it is back)"
+    parser.add_argument("--wait", metavar="SECONDS", type=seconds, help=told)
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from perdure.cli.serve import serve
+
+    return serve({name: getattr(args, name) for name in ("data", "host", "port", "model")})
+
+
+def _ask(args: argparse.Namespace) -> int:
+    from perdure.cli.ask import ask
+    from perdure.cli.contact import Folder
+
+    names = ("model", "instructions", "max_output_tokens", "temperature", "seed", "on_restart")
+    fields = {name: getattr(args, name) for name in names}
+    return ask(Folder(args.data), args.text, fields, leave=args.background, as_json=args.json, wait=args.wait)
+
+
+def _follow(args: argparse.Namespace) -> int:
+    from perdure.cli.contact import Folder
+    from perdure.cli.follow import follow
+
+    return follow(Folder(args.data), f"resp_{args.id}", after=args.after, as_json=args.json, wait_seconds=args.wait)
+
+
+def _tasks(args: argparse.Namespace) -> int:
+    from perdure.cli.contact import Folder
+    from perdure.cli.tasks import tasks
+
+    return tasks(Folder(args.data), status=args.status, limit=args.limit, as_json=args.json)
+
+
+def _cancel(args: argparse.Namespace) -> int:
+    from perdure.cli.contact import Folder
+    from perdure.cli.tasks import cancel
+
+    return cancel(Folder(args.data), args.id, as_json=args.json)
+
+
+def _version(_args: argparse.Namespace) -> int:
     print(__version__)
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        version()
-        raise typer.Exit
-
-
-@app.callback()
-def options(
-    _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    """A local-first, durable AI response service."""
+    return EXIT_DONE

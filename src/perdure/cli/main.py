@@ -4,10 +4,9 @@ import os
 import sys
 from pathlib import Path
 
+from perdure.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, CommandFailed
+from perdure.cli.output import close_output, note
 from perdure.domain.errors import PerdureError
-
-EXIT_REFUSED = 1
-EXIT_INTERRUPTED = 130
 
 
 def _open_standard_streams() -> None:
@@ -23,17 +22,23 @@ def _open_standard_streams() -> None:
 
 
 def main() -> None:
-    """Run the command; trouble that has a name is one line and exit code 1.
+    """Run the command; trouble that has a name is one line and an exit code.
 
     The commands are imported here, so that Ctrl-C in that half second ends in order as well.
     """
     _open_standard_streams()
     try:
-        from perdure.cli.app import app
+        from perdure.cli.app import run
 
-        app()
+        sys.exit(run())
     except PerdureError as refusal:
-        print(f"perdure: {refusal.message}", file=sys.stderr)
-        sys.exit(EXIT_REFUSED)
+        note(refusal.message)
+        sys.exit(EXIT_FAILED)
+    except CommandFailed as failure:
+        note(str(failure))
+        sys.exit(failure.exit_code)
+    except BrokenPipeError:  # whoever read the output has left: `perdure follow ID | head`
+        close_output()
+        sys.exit(EXIT_OUTPUT_CLOSED)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)

@@ -4,42 +4,32 @@ import asyncio
 import os
 import shlex
 import sys
-from pathlib import Path
-from typing import Annotated
-
-import typer
+from collections.abc import Mapping
 
 from perdure import bootstrap, settings
 from perdure.ambient import log
 
 
-def serve(
-    data: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the database and the owner's token (default: the user's data folder)."),
-    ] = None,
-    host: Annotated[str | None, typer.Option(help="Address to listen on (default 127.0.0.1).")] = None,
-    port: Annotated[int | None, typer.Option(help="Port to listen on (default 8383; 0: any free one).")] = None,
-    model: Annotated[Path | None, typer.Option(help="A GGUF file to serve in place of the bundled model.")] = None,
-) -> None:
-    """Serve the Responses API until Ctrl-C or SIGTERM.
-
-    Every option can also be given in the environment, as can settings that have no option: PERDURE_PORT=8390.
-    They are listed in docs/reference/settings.md.
-    """
-    chosen = settings.load({"data": data and str(data), "host": host, "port": port, "model": model and str(model)})
+def serve(given: Mapping[str, object]) -> int:
+    """Serve until the wish to stop; returns the exit code. Options that are None were not given."""
+    chosen = settings.load(given)
     log.configure(chosen.log_level)
+    # The HTTP framework loads pydantic wherever it is installed, as beside the official client: 0.25 s of every start
+    # for types that are not used here. A module that is None counts as not installed.
+    sys.modules.setdefault("pydantic", None)  # pyright: ignore[reportArgumentType] -- the documented way
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        code = runner.run(bootstrap.serve(chosen, _announce))
-    sys.exit(code)
+        return runner.run(bootstrap.serve(chosen, _announce))
 
 
 def _announce(started: bootstrap.Started) -> None:
     token_file = shlex.quote(str(started.token_file))
+    folder = started.token_file.parent
+    data = "" if folder == settings.load({}, {}).folder else f" --data {shlex.quote(str(folder))}"
     lines = [
         f"Perdure listens on {started.url} (process {os.getpid()})",
         f"The owner's token is in {started.token_file}",
-        "Try:",
+        "Try in another terminal:",
+        f'  {shlex.quote(sys.argv[0])} ask "Why is the sky blue?"{data}',
         f'  curl -N {started.url}/v1/responses -H "Authorization: Bearer $(cat {token_file})" \\',
         "    -H 'Content-Type: application/json' \\",
         f"""    -d '{{"model": "{started.model}", "input": "Why is the sky blue?", "stream": true}}'""",

@@ -1,0 +1,206 @@
+"""The events of a response over connections that break, told by a script: what a real service does too seldom."""
+
+import json
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from perdure.cli import stream
+from perdure.cli.contact import Folder, Service
+from perdure.cli.failures import CommandFailed, NoService, Refused, Unknown
+from perdure.cli.follow import Watch
+from perdure.cli.stream import Events, payloads
+
+PATH = "/v1/responses/resp_x"
+DONE = b"data: [DONE]\n\n"
+AWAY = "The service is away; waiting until it is back (Ctrl-C leaves). Accepted work is kept."
+KEEPALIVE = b": keep-alive\n\n"
+
+
+def event(number: int, kind: str = "response.output_text.delta", **fields: Any) -> bytes:
+    """A frame."""
+    data = json.dumps({"type": kind, "sequence_number": number, **fields})
+    return f"event: {kind}\ndata: {data}\n\n".encode()
+
+
+def end(number: int, status: str = "completed") -> bytes:
+    """A terminal frame."""
+    response = {"status": status, "background": True, "error": None, "incomplete_details": None}
+    return event(number, f"response.{status}", response=response)
+
+
+class Script:
+    """The answers of a service, one after the other for each path; the last one is repeated."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, list[tuple[int, bytes]]] = {}
+        self.asked: list[str] = []
+
+    def says(self, path: str, *answers: bytes | tuple[int, bytes]) -> None:
+        """What is answered there; a body that stands alone has the status 200."""
+        self.answers[path] = [(200, each) if isinstance(each, bytes) else each for each in answers]
+
+    def next(self, target: str) -> tuple[int, bytes]:
+        """The answer to a request."""
+        self.asked.append(target)
+        left = self.answers[target.partition("?")[0]]
+        return left.pop(0) if len(left) > 1 else left[0]
+
+
+class Scripted(Folder):
+    """The folder of a service that follows a script."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(None)
+        self.here = True
+        self._port = port
+
+    def service(self) -> Service:
+        """The service, while it is here."""
+        if not self.here:
+            raise NoService("nobody is here")
+        return Service("127.0.0.1", self._port, "token", 1)
+
+
+@contextmanager
+def listening(script: Script) -> Generator[int]:
+    """A server that answers as the script says, and then ends the connection."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, body = script.next(self.path)
+            self.send_response(status)
+            self.end_headers()
+            with suppress(OSError):
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 -- the name that the base class gives it
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def script() -> Script:
+    """What the service says."""
+    return Script()
+
+
+@pytest.fixture
+def folder(script: Script, monkeypatch: pytest.MonkeyPatch) -> Generator[Scripted]:
+    """The folder of the scripted service; pauses are short."""
+    monkeypatch.setattr(stream, "PAUSE_MAX_SECONDS", 0.01)
+    with listening(script) as port:
+        yield Scripted(port)
+
+
+def followed(folder: Scripted, after: int = -1, wait_seconds: float = 5) -> tuple[list[int | None], list[str]]:
+    """The numbers of the events that come, None for a sign of life, and what was said meanwhile."""
+    notes: list[str] = []
+    events = Events(folder, "resp_x", after, wait_seconds, notes.append)
+    return [each and each.number for each in events], notes
+
+
+def test_frames_are_read_whole_or_not_at_all() -> None:
+    """A comment is a sign of life; what was cut in the middle is left out."""
+    lines = b"event: a\ndata: {1}\n\n: still here\n\ndata: {2}\r\n\r\ndata: {3}\n".splitlines(keepends=True)
+    assert list(payloads(lines)) == [b"{1}", None, b"{2}"]
+
+
+def test_a_broken_connection_goes_on_behind_the_last_event(script: Script, folder: Scripted) -> None:
+    """Whatever part of a frame was there; the cursor is that of the last whole one."""
+    cut = event(0) + event(1) + event(2)[:-1]
+    script.says(PATH, cut, event(2), b"", event(3)[:20], KEEPALIVE + end(3) + DONE)
+    numbers, notes = followed(folder)
+    assert numbers == [0, 1, 2, None, 3]
+    cursors = [each.partition("stream=true")[2] for each in script.asked]
+    assert cursors == ["", *(f"&starting_after={last}" for last in (1, 2, 2, 2))]
+    assert notes == [AWAY, "The service is back."]
+
+
+def test_one_break_that_is_mended_at_once_is_not_worth_a_word(script: Script, folder: Scripted) -> None:
+    """The reader sees nothing of it."""
+    script.says(PATH, event(0), end(1) + DONE)
+    assert followed(folder) == ([0, 1], [])
+
+
+def test_a_cursor_beyond_the_end_has_nothing_to_show(script: Script, folder: Scripted) -> None:
+    """The service says `[DONE]`, and that is the end."""
+    script.says(PATH, DONE)
+    assert followed(folder, after=9) == ([], [])
+    assert script.asked == [f"{PATH}?stream=true&starting_after=9"]
+
+
+@pytest.mark.parametrize("frames", [event(1), event(0) + event(2), event(0) + event(0)])
+def test_a_gap_or_a_repeat_is_not_passed_on(script: Script, folder: Scripted, frames: bytes) -> None:
+    """It would be a lie to number them for the reader."""
+    script.says(PATH, frames)
+    with pytest.raises(CommandFailed, match=r"The service sent event \d after event -?\d"):
+        followed(folder)
+
+
+def test_a_refusal_at_first_is_told_and_later_waited_out(script: Script, folder: Scripted) -> None:
+    """A service that stops or whose disk is full says 503; what it does not know will not come back."""
+    busy = json.dumps({"error": {"message": "It stops.", "code": "service_unavailable"}}).encode()
+    script.says(PATH, (503, busy))
+    with pytest.raises(Refused, match="It stops"):
+        followed(folder)
+    script.says(PATH, event(0), (503, busy), end(1) + DONE)
+    assert followed(folder)[0] == [0, 1]
+    gone = json.dumps({"error": {"message": "It is gone.", "code": "not_found"}}).encode()
+    script.says(PATH, event(0), (404, gone))
+    with pytest.raises(Refused, match="It is gone"):
+        followed(folder)
+
+
+def test_a_service_that_is_not_there_at_first_is_not_waited_for(script: Script, folder: Scripted) -> None:
+    """Nobody knows whether one will ever be."""
+    folder.here = False
+    with pytest.raises(NoService, match="nobody is here"):
+        followed(folder)
+
+
+def test_waiting_has_the_bound_that_is_asked_for(script: Script, folder: Scripted) -> None:
+    """From the loss on; a sign of life in between begins it anew."""
+    script.says(PATH, event(0), b"")
+    with pytest.raises(Unknown, match=r"did not come back within 0\.05 s"):
+        followed(folder, wait_seconds=0.05)
+    with pytest.raises(Unknown):
+        followed(folder, after=0, wait_seconds=0)
+
+
+def test_what_answers_and_is_no_service_is_named_so(script: Script, folder: Scripted) -> None:
+    """No traceback, whatever it sends."""
+    for answer in (b"data: hello\n\n", b'data: {"type": 1}\n\n', (404, b"<html>"), (400, b'{"error": "x"}')):
+        script.says(PATH, answer)
+        with pytest.raises(CommandFailed, match="no Perdure service"):
+            followed(folder)
+
+
+def test_a_long_silence_is_explained_once(
+    script: Script, folder: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the place in the queue and the reason that the service gives."""
+    script.says(PATH, KEEPALIVE + KEEPALIVE + end(0) + DONE)
+    script.says("/v1/tasks/task_x", json.dumps({"status": "queued", "queue_position": 3}).encode())
+    script.says("/readyz", (503, json.dumps({"reason": "The model file is gone."}).encode()))
+    assert Watch(folder, "resp_x", after=-1, as_json=False, wait_seconds=None).run() == 0
+    assert capsys.readouterr().err == "perdure: resp_x is queued, place 3 in the queue: The model file is gone.\n"
+
+
+def test_a_silence_while_it_is_written_needs_no_word(
+    script: Script, folder: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A slow model is not a queue."""
+    script.says(PATH, event(0, delta="Hi.") + KEEPALIVE + end(1) + DONE)
+    assert Watch(folder, "resp_x", after=-1, as_json=False, wait_seconds=None).run() == 0
+    assert capsys.readouterr() == ("Hi.\n", "")
