@@ -6,8 +6,10 @@ PYTHON ?= python3
 UV := .tools/bin/uv
 BIN := .venv/bin
 KILLS ?= 50
+TALLY ?= build/soak/kills.jsonl
+SEED ?= 0
 
-.PHONY: help setup setup-dev run test demo check soak lock clean
+.PHONY: help setup setup-dev run test demo check soak mutants bench lock clean
 
 help: ## list these commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -32,8 +34,14 @@ check: setup-dev ## lint, types, layers
 	$(BIN)/lint-imports
 	$(BIN)/basedpyright
 
-soak: setup-dev ## the kill test at length: make soak KILLS=300
-	$(BIN)/python -m pytest tests/system/test_kills.py --kills=$(KILLS)
+soak: setup-dev ## kill at random, so often in all: make soak KILLS=300; one round alone: make soak ROUND=17
+	@$(BIN)/python -m tests.system.kills.soak --kills $(KILLS) --tally $(TALLY) --seed $(SEED) $(if $(ROUND),--round $(ROUND))
+
+mutants: setup-dev ## break the program on purpose: each fault must turn its test red
+	@$(BIN)/python tools/mutants.py $(FAULTS)
+
+bench: setup-dev ## measure against peers: make bench ONLY=creates QUICK=1 WRITE=1
+	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick) $(if $(WRITE),--write)
 
 lock: .tools/.done ## resolve requirements/*.in anew
 	for name in tools run model dev; do \

@@ -3,8 +3,11 @@
 import ast
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src" / "perdure"
@@ -24,6 +27,17 @@ def modules() -> Iterator[tuple[Path, ast.Module]]:
     """Every module of the source, parsed."""
     for path in sorted(SOURCE.rglob("*.py")):
         yield path, ast.parse(path.read_text(), str(path))
+
+
+def tool(name: str) -> ModuleType:
+    """A program of tools/ as a module."""
+    spec = spec_from_file_location(name, ROOT / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module  # where the types of its fields are looked for
+    spec.loader.exec_module(module)
+    return module
 
 
 def section(page: Path, title: str) -> str:

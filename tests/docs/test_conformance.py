@@ -3,12 +3,10 @@
 import ast
 import re
 from collections import Counter
-from importlib.util import module_from_spec, spec_from_file_location
-from types import ModuleType
 
 import pytest
 
-from tests.docs.repository import ROOT
+from tests.docs.repository import ROOT, tool
 
 REQUIREMENTS = {"P": 8, "R": 7, "I": 14, "V": 8, "S": 6, "W": 11, "D": 6}
 FIELD_CASE = re.compile(r"[A-I]-\d\d")
@@ -16,17 +14,7 @@ STATES = {"proven", "in part", "not yet", "cannot happen"}
 TEST = re.compile(r"`(tests/[^`]+?)::([^`]+)`")
 
 
-def load() -> ModuleType:
-    """The tool as a module."""
-    spec = spec_from_file_location("conformance", ROOT / "tools" / "conformance.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-TOOL = load()
+TOOL = tool("conformance")
 DOCUMENT: str = TOOL.DOCUMENT.read_text()
 ROWS = [found.groups() for found in map(TOOL.ROW.match, DOCUMENT.splitlines()) if found]
 

@@ -15,7 +15,7 @@ from perdure.api.idents import ident
 from perdure.api.lingering import Lingering
 from perdure.api.query import Query
 from perdure.api.sse import Stream
-from perdure.domain.errors import BodyTooLarge, InvalidRequest
+from perdure.domain.errors import BodyTooLarge, InvalidRequest, NotFound
 from perdure.domain.lifecycle import TERMINAL
 from perdure.domain.principal import Principal, Scope
 from perdure.engine.service import Service
@@ -91,8 +91,11 @@ class Responses:
 
     def _events(self, principal: Principal, name: str, after: int) -> Stream:
         async def exhausted() -> bool:
-            task = await self._service.task(principal, name)
-            later, _, _ = await self._service.events(principal, name, after, 1)
+            try:
+                task = await self._service.task(principal, name)
+                later, _, _ = await self._service.events(principal, name, after, 1)
+            except NotFound:
+                return False  # deleted meanwhile: who comes back with his cursor is told so
             return task.status in TERMINAL and not later
 
         return Stream(self._service.follow(principal, name, after), exhausted=exhausted)
