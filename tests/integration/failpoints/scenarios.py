@@ -1,0 +1,218 @@
+"""What is going on when the process is killed: small plays, each with the ends that its responses may come to.
+
+A play writes down what its callers were told, each line before anything else happens.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from perdure.domain.lifecycle import TERMINAL, Status
+from perdure.domain.recovery import OnRestart
+from perdure.ports.runtime import JobFailed, RuntimeCrashed
+from perdure.testing.scripted_runtime import MODEL, Script
+from tests.unit.engine.stage import Stage
+
+TOLD = "told"
+Play = Callable[[Stage, "Told"], Awaitable[None]]
+
+
+class Told:
+    """What callers were told, in a file that a kill does not take with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = os.open(folder / TOLD, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def __call__(self, what: str, *facts: Any) -> None:
+        """Somebody was told so."""
+        os.write(self._file, json.dumps([what, *facts]).encode() + b"\n")
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A play, and by the prompt the ends that a response may come to if nobody was told of one before the kill."""
+
+    play: Play
+    ends: dict[str, set[Status]]
+
+
+async def create(stage: Stage, told: Told, prompt: str, **fields: Any) -> str:
+    """Have a response accepted."""
+    told("asked", prompt)
+    ident = await stage.submit(prompt, **fields)
+    told("created", ident, prompt)
+    return ident
+
+
+async def follow(stage: Stage, told: Told, ident: str) -> None:
+    """Read to the end, and look at what it has come to."""
+    async with stage.engine.follow(stage.principal, ident, -1) as events:
+        async for event in events:
+            if event is not None:
+                told("event", ident, event.seq, event.type, event.data.decode())
+    await look(stage, told, ident)
+
+
+async def look(stage: Stage, told: Told, ident: str) -> None:
+    """Read the response object."""
+    status = (await stage.response(ident))["status"]
+    if status in TERMINAL:
+        told("ended", ident, status)
+
+
+async def cancel(stage: Stage, told: Told, ident: str) -> None:
+    """Ask for the end, wait for it, and look at it."""
+    await stage.cancel(ident)
+    told("cancelled", ident)
+    await look(stage, told, ident)
+
+
+async def delete(stage: Stage, told: Told, ident: str) -> None:
+    """Have it removed."""
+    told("removes", ident)
+    await stage.delete(ident)
+    told("removed", ident)
+
+
+async def life(stage: Stage, told: Told) -> None:
+    """Texts under each policy from the submit to their end, one cut at its limit, each with a reader."""
+    await stage.engine.start()
+    idents = [await create(stage, told, "resumes", on_restart=OnRestart.RESUME)]
+    readers = [asyncio.create_task(follow(stage, told, idents[0]))]
+    for prompt, fields in (
+        ("retries", {"on_restart": OnRestart.RETRY}),
+        ("fails", {"on_restart": OnRestart.FAIL}),
+        ("is cut", {"max_output_tokens": 3}),
+    ):
+        readers.append(asyncio.create_task(follow(stage, told, await create(stage, told, prompt, **fields))))
+    await asyncio.gather(*readers)
+
+
+async def faults(stage: Stage, told: Told) -> None:
+    """A text that the model gives up, one whose model is lost and replaced, one that loses it again and again, one
+    that waits for it."""
+    stage.runtime.play("gives up", Script(troubles=[(2, JobFailed("no more"))]))
+    stage.runtime.play("crashes", Script(troubles=[(2, RuntimeCrashed("gone"))]))
+    stage.runtime.play("crashes on", Script(troubles=[(0, RuntimeCrashed("gone"))] * 3))
+    await stage.engine.start()
+    for prompt in ("gives up", "crashes", "crashes on"):
+        await follow(stage, told, await create(stage, told, prompt))
+    stage.runtime.load_gate = asyncio.Event()
+    waits = await create(stage, told, "waits")
+    await stage.store.reaches(waits, Status.LOADING)
+    stage.runtime.unavailable[MODEL] = "The file has changed."
+    stage.runtime.load_gate.set()
+    await stage.store.reaches(waits, Status.QUEUED)
+    stage.runtime.unavailable.clear()
+    await follow(stage, told, waits)
+
+
+async def cancels(stage: Stage, told: Told) -> None:
+    """A queued, a running and a loading response are cancelled, the running one with a reader."""
+    stage.runtime.play("runs", Script(gates={3: asyncio.Event()}))
+    await stage.engine.start()
+    runs = await create(stage, told, "runs")
+    reader = asyncio.create_task(follow(stage, told, runs))
+    await stage.store.until(runs, lambda task: task.tokens_kept == 3)
+    await cancel(stage, told, await create(stage, told, "is queued"))
+    stage.runtime.load_gate = asyncio.Event()
+    loads = await create(stage, told, "loads")
+    await cancel(stage, told, runs)
+    await reader
+    await stage.store.reaches(loads, Status.LOADING)
+    await cancel(stage, told, loads)
+
+
+async def removes(stage: Stage, told: Told) -> None:
+    """A finished, a running and a queued response are deleted, and their rows go."""
+    stage.runtime.play("runs", Script(gates={3: asyncio.Event()}))
+    await stage.engine.start()
+    finished = await create(stage, told, "is finished")
+    await follow(stage, told, finished)
+    await delete(stage, told, finished)
+    runs = await create(stage, told, "runs")
+    await stage.store.until(runs, lambda task: task.tokens_kept == 3)
+    queued = await create(stage, told, "is queued")
+    for ident in (queued, runs):
+        await delete(stage, told, ident)
+    await stage.ended(runs)
+    stage.clock.advance(5)
+    for ident in (queued, runs):
+        await stage.store.gone(ident)
+
+
+async def leaves(stage: Stage, told: Told) -> None:
+    """A foreground response loses its caller in mid-text, and ends for it."""
+    stage.runtime.play("is left", Script(gates={3: asyncio.Event()}))
+    await stage.engine.start()
+    left = await create(stage, told, "is left", background=False, on_restart=OnRestart.FAIL)
+    async with stage.engine.follow(stage.principal, left, -1):
+        await stage.store.until(left, lambda task: task.tokens_kept == 3)
+    await stage.ended(left)
+    await look(stage, told, left)
+
+
+async def stops(stage: Stage, told: Told) -> None:
+    """The service is stopped with a running and a queued response."""
+    stage.runtime.play("runs", Script(gates={3: asyncio.Event()}))
+    await stage.engine.start()
+    runs = await create(stage, told, "runs")
+    await create(stage, told, "is queued")
+    await stage.store.until(runs, lambda task: task.tokens_kept == 3)
+    await stage.stop(seconds=1)
+
+
+async def recovers(stage: Stage, told: Told) -> None:
+    """A start on what a process left, a response in each state under each policy; then all go on to their ends."""
+    left = await stage.store.unfinished(0, len(LEFT))
+    await stage.engine.start()
+    told("settled")
+    for task in left:
+        await stage.ended(task.ident)
+        await look(stage, told, task.ident)
+
+
+COMPLETED, INCOMPLETE, FAILED, CANCELLED = Status.COMPLETED, Status.INCOMPLETE, Status.FAILED, Status.CANCELLED
+LEFT = [
+    (state, policy)
+    for state in (Status.QUEUED, Status.LOADING, Status.RUNNING, Status.CANCELLING)
+    for policy in OnRestart
+]
+"""What the last process left before `recovers`."""
+
+
+def prompt_of(state: Status, policy: OnRestart) -> str:
+    """The prompt of a response that was left so."""
+    return f"{state} {policy}"
+
+
+def end_of(state: Status, policy: OnRestart) -> Status:
+    """What a restart makes of it in the end."""
+    if state is Status.CANCELLING:
+        return CANCELLED
+    return FAILED if policy is OnRestart.FAIL else COMPLETED
+
+
+SCENARIOS = {
+    "life": Scenario(
+        life, {"resumes": {COMPLETED}, "retries": {COMPLETED}, "fails": {COMPLETED, FAILED}, "is cut": {INCOMPLETE}}
+    ),
+    "faults": Scenario(
+        faults,
+        {
+            "gives up": {COMPLETED, FAILED},
+            "crashes": {COMPLETED},
+            "crashes on": {COMPLETED, FAILED},
+            "waits": {COMPLETED},
+        },
+    ),
+    "cancels": Scenario(cancels, {each: {COMPLETED, CANCELLED} for each in ("runs", "is queued", "loads")}),
+    "removes": Scenario(removes, {each: {COMPLETED, CANCELLED} for each in ("is finished", "runs", "is queued")}),
+    "leaves": Scenario(leaves, {"is left": {CANCELLED, FAILED}}),
+    "stops": Scenario(stops, {each: {COMPLETED} for each in ("runs", "is queued")}),
+    "recovers": Scenario(recovers, {prompt_of(*left): {end_of(*left)} for left in LEFT}),
+}

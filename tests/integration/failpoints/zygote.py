@@ -1,0 +1,75 @@
+"""The program whose children are killed.
+
+    python -m tests.integration.failpoints.zygote
+
+A line on its standard input is a job: a scenario, the folder to play it in, and the place where to die, or null. For
+each it forks a child that plays, and when the child is gone it prints the child's wait status. Everything is imported
+once, so that a life costs some hundredths of a second.
+"""
+
+import asyncio
+import gc
+import json
+import os
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+from perdure.storage.sqlite import connection
+from perdure.storage.sqlite.connection import Pragma
+from perdure.testing.failpoints import Failpoints
+from tests.integration.failpoints.scenarios import SCENARIOS, Told
+from tests.unit.engine.stage import BriskLoop, opened
+
+STEPS = "steps"
+TROUBLE = "trouble"
+LIFE_MAX_SECONDS = 60
+ENGINE = ("engine", "submit", "record", "run", "cancel", "recover", "remove", "retain", "dispatch")
+STORE = ("writer", "store", "tasks", "events")
+MODULES = (*(f"engine/{name}.py" for name in ENGINE), *(f"storage/sqlite/{name}.py" for name in STORE))
+
+
+def without_waiting(pragmas: tuple[Pragma, ...]) -> tuple[Pragma, ...]:
+    """Settings with which the disk is not waited for: a kill takes nothing that the system was given."""
+    return tuple(("synchronous", "off", 0) if each[0] == "synchronous" else each for each in pragmas)
+
+
+async def _play(name: str, folder: Path, points: Failpoints) -> None:
+    """Play, and vanish without closing anything."""
+    async with opened(folder) as stage:
+        await SCENARIOS[name].play(stage, Told(folder))
+        sys.settrace(None)
+        (folder / STEPS).write_text(json.dumps(points.hits))
+        os._exit(0)
+
+
+def _live(scenario: str, folder: str, kill_at: str | None, nth: int) -> None:
+    signal.alarm(LIFE_MAX_SECONDS)
+    try:
+        points = Failpoints(MODULES, kill_at, nth)
+        with asyncio.Runner(loop_factory=BriskLoop) as runner:
+            points.install()
+            runner.run(_play(scenario, Path(folder), points))
+    except BaseException:  # noqa: BLE001 -- whatever it is, whoever asked reads it
+        Path(folder, TROUBLE).write_text(traceback.format_exc())
+    finally:
+        os._exit(1)
+
+
+def main() -> None:
+    """Answer each job."""
+    connection.WRITER = without_waiting(connection.WRITER)
+    gc.freeze()
+    for line in sys.stdin:
+        job: list[Any] = json.loads(line)
+        child = os.fork()
+        if not child:
+            _live(*job)
+        sys.stdout.write(f"{os.waitpid(child, 0)[1]}\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
