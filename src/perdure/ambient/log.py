@@ -22,7 +22,7 @@ def configure(level: str) -> None:
 
 
 class _Others(logging.Handler):
-    """What libraries, and rooms that know only the standard log, have to say."""
+    """What libraries, and floors that know only the standard log, have to say."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line."""

@@ -1,4 +1,4 @@
-"""The fields of a create request that are not served, and what becomes of each.
+"""The fields of a create request: which are served, and what becomes of the others.
 
 Nothing is ignored in silence. A field that this API knows is refused unless it asks for what happens anyway; a hint
 without a meaning here, and a field that nobody knows, is accepted and named in the response (`perdure.ignored`); a

@@ -1,7 +1,7 @@
 """The journal of one response: which events follow what happens, and what a list of events adds up to.
 
 The event log is the snapshot. A `Journal` is a fold over it: `replay` rebuilds exactly the state that its writer
-had, so that a restart, a cancel or a retry can go on from the rows alone. The verbs (`claim`, `write`, `finish` ...)
+had (but for `attempt`, which the row keeps: a retry of what nobody saw writes no event), so that a restart, a cancel or a retry can go on from the rows alone. The verbs (`claim`, `write`, `finish` ...)
 return the events to be stored, numbered on from the last one, and advance the state; a journal whose events were
 refused by the store is thrown away and replayed.
 """
@@ -199,4 +199,5 @@ class Journal:
 
 
 _REPLAYED = frozenset({ev.ITEM_ADDED, ev.TEXT_DELTA, ev.ITEM_DONE, ev.RETRIED})
+"""The types that change the state, each with a branch in `_replay_one`. All others only take a number."""
 _ITEM_STATUS: dict[str, ItemStatus] = {"completed": "completed", "in_progress": "in_progress"}

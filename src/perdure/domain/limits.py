@@ -1,4 +1,4 @@
-"""Every bound of the product that is not a setting. The unit stands last in each name."""
+"""The bounds that are no setting and that more than one place needs. The unit stands last in each name."""
 
 # Requests (the Responses API where it sets a bound, otherwise what a local server can honour).
 BODY_MAX_BYTES = 16 * 1024 * 1024

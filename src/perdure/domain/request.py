@@ -13,7 +13,9 @@ class CreateRequest(msgspec.Struct, frozen=True, omit_defaults=False):
     """What a caller asked for.
 
     `seed` is the caller's, or drawn once at submit. `max_output_tokens` is None when the caller set none: the text
-    then ends at the window at the latest. `ignored` names the fields that the service does not know.
+    then ends at the window at the latest. `ignored` names the fields that had no effect.
+
+    A field that comes later stands last and has a default: requests that were kept before it do not name it.
     """
 
     model: str

@@ -109,6 +109,7 @@ class Response(msgspec.Struct, frozen=True):
     max_output_tokens: int | None
     background: bool
     store: bool
+    seed: int
     perdure: Extension
     object: Literal["response"] = "response"
     parallel_tool_calls: bool = True
@@ -125,7 +126,6 @@ class Response(msgspec.Struct, frozen=True):
     service_tier: Literal["default"] = "default"
     safety_identifier: None = None
     prompt_cache_key: None = None
-    seed: int | None = None
 
 
 def response_id(ident: str) -> str:

@@ -1,4 +1,4 @@
-"""Everything that the service can do, in one place for the rooms above: the engine's verbs behind one object."""
+"""Everything that the service can do, in one place for the floors above: the engine's verbs behind one object."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager

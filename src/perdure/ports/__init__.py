@@ -1,1 +1,1 @@
-"""The doors between the engine and the rooms around it; their docstrings are the contract."""
+"""The doors between the engine and the floors around it; their docstrings are the contract."""

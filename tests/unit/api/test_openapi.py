@@ -68,6 +68,22 @@ def test_the_create_body_has_every_served_field_with_its_bounds() -> None:
         assert f"`{name}`" in SCHEMAS["CreateResponse"]["description"]
 
 
+def bounded() -> list[str]:
+    properties = SCHEMAS["CreateResponse"]["properties"]
+    return [name for name, schema in properties.items() if "maximum" in schema]
+
+
+@pytest.mark.parametrize("name", bounded())
+def test_the_bounds_of_a_number_are_those_that_are_kept(name: str) -> None:
+    """Both are accepted, one beyond each is refused, and the default is what is taken where nothing is given."""
+    schema = SCHEMAS["CreateResponse"]["properties"][name]
+    least, most = schema["minimum"], schema["maximum"]
+    assert [create(APP, **{name: value}).status_code for value in (least, most)] == [200, 200]
+    assert [create(APP, **{name: value}).status_code for value in (least - 1, most + 1)] == [400, 400]
+    if "default" in schema:
+        assert create(APP).json()[name] == schema["default"]
+
+
 def test_create_answers_with_an_object_or_events() -> None:
     """Both are declared, and so is the accepted one."""
     answers = DOCUMENT["paths"]["/v1/responses"]["post"]["responses"]
@@ -97,6 +113,26 @@ def test_answers_have_exactly_the_described_members(path: str, schema: str) -> N
     body = msgspec.json.decode(call(app, "GET", path).content)
     assert set(body) == set(SCHEMAS[schema]["properties"])
     assert set(body) - {"history"} == set(SCHEMAS[schema]["required"])
+
+
+UNLISTED = {"get_response": {"include", "include[]", "include_obfuscation"}}
+"""Parameters of OpenAI's that are read only to be refused by name."""
+GUARDED_GETS = {
+    methods["get"]["operationId"]: path
+    for path, methods in DOCUMENT["paths"].items()
+    if "get" in methods and methods["get"].get("security") != []
+}
+
+
+@pytest.mark.parametrize("operation", GUARDED_GETS)
+def test_the_query_parameters_are_those_that_are_taken(operation: str) -> None:
+    """A route that is asked for one that it has not says which it takes."""
+    path = GUARDED_GETS[operation]
+    told = call(APP, "GET", re.sub(r"{\w+}", "x", path) + "?zzz=1").json()["error"]["message"]
+    taken = [] if "it takes none" in told else re.findall(r"[\w\[\]]+", told.split("it takes ")[1])
+    parameters = DOCUMENT["paths"][path]["get"].get("parameters", [])
+    declared = {each["name"] for each in parameters if each["in"] == "query"}
+    assert set(taken) - UNLISTED.get(operation, set()) == declared
 
 
 def test_it_needs_nothing_from_the_network() -> None:

@@ -82,9 +82,9 @@ async def test_silence_is_broken_every_fifteen_seconds(tmp_path: Path) -> None:
         gate = asyncio.Event()
         stage.runtime.play("hold", Script(length=9, gates={0: gate}))
         ident = await stage.submit("hold")
-        await stage.store.reaches(ident, Status.RUNNING)
+        task = await stage.store.reaches(ident, Status.RUNNING)
         seen: list[Event | None] = []
-        async with stage.engine.follow(stage.principal, ident, 2) as events:
+        async with stage.engine.follow(stage.principal, ident, task.next_seq - 1) as events:
             for _ in range(2):
                 nudge = asyncio.create_task(after_long_silence(stage, seen))
                 seen.append(await anext(events))
