@@ -15,7 +15,12 @@ STATES = {"proven", "in part", "not yet", "cannot happen"}
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Options of this project."""
-    parser.addoption("--kills", type=int, default=5, help="how many kills the kill tests make")
+    parser.addoption(
+        "--failpoints",
+        type=int,
+        default=0,
+        help="at how many of its comings a step is killed in each scenario (0: each step once in one of them)",
+    )
     parser.addoption("--stops", type=int, default=50, help="how many SIGTERMs the stop test sends")
     parser.addoption(
         "--conformance",

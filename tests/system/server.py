@@ -87,6 +87,15 @@ class Server:
         """The process that draws tokens; waits until there is one."""
         return self._child("engine_child")
 
+    def named_children(self) -> dict[str, psutil.Process]:
+        """The children that run now, by the module that each of them runs."""
+        found: dict[str, psutil.Process] = {}
+        for child in self.children():
+            with suppress(psutil.NoSuchProcess, psutil.ZombieProcess):
+                words = child.cmdline()
+                found[words[words.index("-m") + 1].rpartition(".")[2] if "-m" in words else "unnamed"] = child
+        return found
+
     def _child(self, kind: str) -> psutil.Process:
         def find() -> psutil.Process | None:
             for child in self.children():
@@ -159,9 +168,13 @@ class Server:
     def http(self) -> httpx.Client:
         """A plain client with the owner's token, one for each life of the process."""
         if self._http is None:
-            headers = {"Authorization": f"Bearer {self.token}"}
-            self._http = httpx.Client(base_url=self.url, headers=headers, timeout=60, verify=False, trust_env=False)
+            self._http = self.caller()
         return self._http
+
+    def caller(self) -> httpx.Client:
+        """A plain client of one's own, which outlives the process."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=60, verify=False, trust_env=False)
 
     def create(self, text: str = "Tell me a story.", **fields: Any) -> dict[str, Any]:
         """Create a background response; returns the object as answered."""
@@ -202,10 +215,12 @@ class Server:
             return list(frames)
 
     @contextmanager
-    def stream(self, response_id: str, after: int | None = None) -> Generator[Iterator[str]]:
-        """The frames of a stream as they come, comments left out."""
+    def stream(
+        self, response_id: str, after: int | None = None, client: httpx.Client | None = None
+    ) -> Generator[Iterator[str]]:
+        """The frames of a stream as they come, comments left out. A thread of its own brings a client of its own."""
         params = {"stream": "true"} | ({} if after is None else {"starting_after": str(after)})
-        with self.http.stream("GET", f"/v1/responses/{response_id}", params=params) as answer:
+        with (client or self.http).stream("GET", f"/v1/responses/{response_id}", params=params) as answer:
             assert answer.status_code == 200
             yield split_frames(answer)
 

@@ -1,47 +1,119 @@
-"""Kills in the middle of generations: the text is the undisturbed one, and no frame that was seen ever changes."""
+"""Kills at random moments of real generations: the text is the undisturbed one, and no frame that was seen changes.
+
+Twenty kills with those of the other tests here; every victim and every moment is among them. `make soak` makes more.
+"""
 
 import random
+import threading
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from tests.system.server import Server, check_log, deltas_of, still_alive, text_of
+from tests.system.kills.plan import Aim, Model, Moment, Plan, Sampling, Victim, requests
+from tests.system.kills.round import SETTINGS, STARTING, Kill, kill_round
+from tests.system.kills.undisturbed import Undisturbed
+from tests.system.server import Server, check_log, still_alive, text_of
 
-MANY_CRASHES: dict[str, Any] = {
-    "crashes_max": 1000
-}  # kills come faster than progress here; the bound has a test of its own
-KILLS_A_TEXT = 5
-SAMPLED: dict[str, Any] = {"temperature": 0.9, "top_p": 0.95}
-GREEDY: dict[str, Any] = {"temperature": 0}
-PROMPTS = ["Tell me of the sea.", "Why is the sky blue?", "What is a good day?", "Name seven fruits."]
+ROUNDS_MAX = 3  # a moment that was missed is aimed at again
+MANY_CRASHES: dict[str, Any] = {"crashes_max": SETTINGS["crashes_max"]}
+
+S, C, B = Victim.SERVICE, Victim.CHILD, Victim.BOTH
+TINY = {
+    "one": (1, Sampling.SAMPLED, (S, Moment.TEXT), (B, Moment.START), (S, Moment.LISTENING)),
+    "four": (4, Sampling.MIXED, (S, Moment.QUEUED), (C, Moment.START), (B, Moment.TEXT)),
+    "four, long prompts": (4, Sampling.GREEDY, (B, Moment.PROMPT), (B, Moment.SCAN)),
+    "eight": (8, Sampling.MIXED, (C, Moment.LOADING), (S, Moment.TEXT), (S, Moment.SCAN)),
+}
+REAL = {
+    "one, long prompt": (1, Sampling.GREEDY, (C, Moment.PROMPT), (S, Moment.TEXT)),
+    "two": (2, Sampling.MIXED, (S, Moment.LOADING), (B, Moment.TEXT)),
+}
+LENGTHS: dict[Model, tuple[int, ...]] = {"tiny": (200, 400), "real": (20, 28)}
+PROMPT_TOKENS: dict[Model, int] = {"tiny": 600, "real": 150}
+Row = tuple[Any, ...]
 
 
-def jobs(streams: int, tokens: int, seed: int = 100) -> list[dict[str, Any]]:
-    """Requests of both kinds, each with a seed of its own."""
-    return [
-        {
-            "text": PROMPTS[n % len(PROMPTS)],
-            "max_output_tokens": tokens,
-            "seed": seed + n,
-            **(SAMPLED if n % 2 else GREEDY),
-        }
-        for n in range(streams)
-    ]
+def plan_of(model: Model, row: Row, rng: random.Random) -> Plan:
+    """The plan that a row of the tables above stands for."""
+    streams, sampling, *aims = row
+    moments = [moment for _, moment in aims]
+    prompt = PROMPT_TOKENS[model] if Moment.PROMPT in moments else 0
+    asked = requests(model, sampling, streams, rng, lengths=LENGTHS[model], prompt_tokens=prompt)
+    return Plan(model, streams, sampling, asked, tuple(Aim(*each) for each in aims))
 
 
-def seen_until(server: Server, response_id: str, deltas: int, after: int = -1) -> list[str]:
-    """The frames that a reader has got when he has seen so many new pieces of text."""
-    seen: list[str] = []
-    with server.stream(response_id, after if after >= 0 else None) as frames:
+def hit(kills: list[Kill]) -> set[str]:
+    """What was hit, in the words in which it is aimed at."""
+    return {"the start" if kill.hit in STARTING else kill.hit for kill in kills} | {kill.victim for kill in kills}
+
+
+def aimed(row: Row) -> set[str]:
+    """What has to be hit. A service that just listens may be found at anything."""
+    _, _, *aims = row
+    start: dict[Moment, str] = {Moment.START: "the start", Moment.SCAN: "the start"}
+    found = {start.get(moment, str(moment)) for _, moment in aims if moment is not Moment.LISTENING}
+    return found | {str(victim) for victim, moment in aims if moment not in start}
+
+
+def killed(folder: Path, file: Path | None, model: Model, row: Row, undisturbed: Undisturbed) -> None:
+    """Make a round, and again if a moment was missed; the texts are compared each time."""
+    missed = aimed(row)
+    for n in range(ROUNDS_MAX):
+        rng = random.Random(n)
+        with Server(folder / f"data-{n}", file) as server:
+            missed -= hit(kill_round(server, plan_of(model, row, rng), undisturbed, rng))
+        if not missed:
+            return
+    pytest.fail(f"{missed} was never hit")
+
+
+@pytest.fixture(scope="module")
+def tiny_undisturbed(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Generator[Undisturbed]:
+    """The texts of the tiny model when nobody is killed."""
+    undisturbed = Undisturbed(
+        Server(tmp_path_factory.mktemp("undisturbed") / "data", tiny_model, **SETTINGS, slots=8)
+    )
+    yield undisturbed
+    undisturbed.close()
+
+
+@pytest.fixture(scope="module")
+def real_undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Generator[Undisturbed]:
+    """The texts of the bundled model when nobody is killed."""
+    undisturbed = Undisturbed(Server(tmp_path_factory.mktemp("undisturbed") / "data", **SETTINGS, slots=8))
+    yield undisturbed
+    undisturbed.close()
+
+
+@pytest.mark.proves("R1", "R2", "R3", "P4")
+@pytest.mark.parametrize("row", TINY.values(), ids=TINY)
+def test_killed_texts_of_the_tiny_model_are_the_undisturbed_ones(
+    tmp_path: Path, tiny_model: Path, tiny_undisturbed: Undisturbed, row: Row
+) -> None:
+    """Greedy and sampled; alone, four and eight at once; killed at every moment."""
+    killed(tmp_path, tiny_model, "tiny", row, tiny_undisturbed)
+
+
+@pytest.mark.real_model
+@pytest.mark.proves("R2", "R3", "P4")
+@pytest.mark.parametrize("row", REAL.values(), ids=REAL)
+def test_killed_texts_of_the_real_model_are_the_undisturbed_ones(
+    tmp_path: Path, real_undisturbed: Undisturbed, row: Row
+) -> None:
+    """The same with the bundled model."""
+    killed(tmp_path, None, "real", row, real_undisturbed)
+
+
+def seen_until(server: Server, response_id: str, deltas: int) -> None:
+    """Read a text until so many pieces of it were seen."""
+    with server.stream(response_id) as frames:
         for frame in frames:
-            if frame == "data: [DONE]":
-                break
-            seen.append(frame)
             deltas -= "output_text.delta" in frame
             if deltas <= 0:
-                break
-    return seen
+                return
 
 
 def kept_tokens(server: Server, response_id: str) -> int:
@@ -50,74 +122,57 @@ def kept_tokens(server: Server, response_id: str) -> int:
     return int(next(note for note in reversed(notes) if "going on after" in note).split()[-2])
 
 
-def killed_in_mid_text(server: Server, requests: list[dict[str, Any]], kills: int, rng: random.Random) -> None:
-    """Run requests together, kill the service so many times at random places, compare with undisturbed runs."""
-    undisturbed = [server.ended(server.create(**each)["id"]) for each in requests]
-    ids = [server.create(**each)["id"] for each in requests]
-    seen: dict[str, list[str]] = {each: [] for each in ids}
-    for _ in range(kills):
-        watched = rng.choice(ids)
-        seen[watched] += seen_until(server, watched, rng.randint(1, 12), after=len(seen[watched]) - 1)
-        server.kill()
-        server.start()
-    for each, expected in zip(ids, undisturbed, strict=True):
-        response = server.ended(each)
-        frames = server.frames(each)
-        events = check_log(frames)
-        assert frames[: len(seen[each])] == seen[each]
-        assert text_of(response) == deltas_of(events) == text_of(expected)
-        assert response["usage"] == expected["usage"]
-        assert response["status"] == expected["status"]
-
-
-@pytest.mark.proves("R3", "P4")
-@pytest.mark.parametrize("streams", [1, 4])
-def test_killed_texts_of_the_tiny_model_are_the_undisturbed_ones(
-    tmp_path: Path, tiny_model: Path, streams: int, pytestconfig: pytest.Config
-) -> None:
-    """Greedy and sampled, alone and four together: kills at random places change nothing."""
-    kills = int(pytestconfig.getoption("--kills") or 0)
-    with Server(tmp_path / "data", tiny_model, **MANY_CRASHES).start() as server:
-        rng = random.Random(streams)
-        for first in range(0, kills, KILLS_A_TEXT):  # new texts each time: a text comes to its end after a few kills
-            requests = jobs(streams, 1500, seed=100 + 10 * first)
-            killed_in_mid_text(server, requests, min(KILLS_A_TEXT, kills - first), rng)
-
-
-@pytest.mark.real_model
-@pytest.mark.proves("R3", "P4")
-@pytest.mark.parametrize("streams", [2])
-def test_killed_texts_of_the_real_model_are_the_undisturbed_ones(tmp_path: Path, streams: int) -> None:
-    """The same with the bundled model."""
-    with Server(tmp_path / "data", **MANY_CRASHES).start() as server:
-        killed_in_mid_text(server, jobs(streams, 48), 2, random.Random(7))
-
-
 @pytest.mark.proves("R3")
 def test_after_a_restart_only_the_remaining_tokens_are_drawn(tmp_path: Path, tiny_model: Path) -> None:
     """What was kept is read again, not drawn again: the new process counts only what was missing."""
     with Server(tmp_path / "data", tiny_model).start() as server:
-        found = server.create(max_output_tokens=1500, seed=5)["id"]
+        found = server.create(max_output_tokens=800, seed=5)["id"]
         seen_until(server, found, 3)
         server.kill()
         server.start()
         response = server.ended(found)
         drawn = sum(model["tokens_drawn"] for model in server.get("/v1/service")["models"])
         kept = kept_tokens(server, found)
-        assert 0 < kept < 1500
+        assert 0 < kept < 800
         assert drawn == response["usage"]["output_tokens"] - kept
 
 
+def create_until_killed(server: Server, accepted: list[str], enough: threading.Event, answers: int) -> None:
+    """One of several callers, who creates one response after the other until nobody answers any more."""
+    with server.caller() as client:
+        while True:
+            try:
+                answer = client.post("/v1/responses", json={"model": server.model_name, "input": "Go.", **SHORT})
+            except httpx.TransportError:
+                return
+            assert answer.status_code == 202, answer.text
+            accepted.append(answer.json()["id"])
+            if len(accepted) >= answers:
+                enough.set()
+
+
+SHORT: dict[str, Any] = {"background": True, "max_output_tokens": 20}
+
+
 @pytest.mark.proves("P3", "C-25")
-@pytest.mark.parametrize("half", [0, 1])
-def test_a_create_answered_and_killed_at_once_is_not_lost(tmp_path: Path, tiny_model: Path, half: int) -> None:
-    """Twenty times in two runs: the answer to a create, then SIGKILL. All are there, and all come to an end."""
+def test_a_create_answered_and_killed_at_once_is_not_lost(tmp_path: Path, tiny_model: Path) -> None:
+    """SIGKILL between the answers to four callers, twice. All that were answered are there, and end well."""
     with Server(tmp_path / "data", tiny_model, **MANY_CRASHES) as server:
         accepted: list[str] = []
-        for n in range(10):
+        for n in range(2):
             server.start()
-            accepted.append(server.create(max_output_tokens=20 + half, seed=n)["id"])
+            answers, enough = random.Random(n).randint(1, 12), threading.Event()
+            among: list[str] = []
+            callers = [
+                threading.Thread(target=create_until_killed, args=(server, among, enough, answers)) for _ in range(4)
+            ]
+            for caller in callers:
+                caller.start()
+            assert enough.wait(30)
             server.kill()
+            for caller in callers:
+                caller.join(30)
+            accepted += among
         server.start()
         for each in accepted:
             assert server.ended(each)["status"] == "incomplete"
@@ -138,8 +193,8 @@ def test_the_model_process_is_gone_within_a_second_of_its_parent(tmp_path: Path,
 def test_a_model_process_that_dies_is_replaced_and_the_text_goes_on(tmp_path: Path, tiny_model: Path) -> None:
     """The service lives on; the text is the undisturbed one."""
     with Server(tmp_path / "data", tiny_model).start() as server:
-        expected = server.ended(server.create(max_output_tokens=1500, seed=3)["id"])
-        found = server.create(max_output_tokens=1500, seed=3)["id"]
+        expected = server.ended(server.create(max_output_tokens=800, seed=3)["id"])
+        found = server.create(max_output_tokens=800, seed=3)["id"]
         seen_until(server, found, 2)
         server.engine_child().kill()
         assert text_of(server.ended(found)) == text_of(expected)
