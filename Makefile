@@ -34,8 +34,9 @@ check: setup-dev ## lint, types, layers
 	$(BIN)/lint-imports
 	$(BIN)/basedpyright
 
-soak: setup-dev ## kill at random, so often in all: make soak KILLS=300; one round alone: make soak ROUND=17
+soak: setup-dev ## kill at random, so often in all: make soak KILLS=300; one round alone: ROUND=17; at every line: STEPS=2
 	@$(BIN)/python -m tests.system.kills.soak --kills $(KILLS) --tally $(TALLY) --seed $(SEED) $(if $(ROUND),--round $(ROUND))
+	@$(if $(STEPS),$(BIN)/python -m pytest -n 2 tests/integration/failpoints/test_every_step.py --failpoints=$(STEPS))
 
 mutants: setup-dev ## break the program on purpose: each fault must turn its test red
 	@$(BIN)/python tools/mutants.py $(FAULTS)
