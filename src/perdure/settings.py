@@ -90,7 +90,16 @@ def load(given: Mapping[str, object], environ: Mapping[str, str] = os.environ) -
         try:
             chosen[name] = msgspec.convert(raw, field.type, strict=False)
         except msgspec.ValidationError as error:
-            problems.append(f"{source} is {raw!r}: {str(error)[:1].lower()}{str(error)[1:]}")
+            problems.append(f"{source} is {raw!r}{_told(str(error))}")
     if problems:
         raise RefusedToStart(f"The settings cannot be used: {'; '.join(problems)}.")
     return Settings(**chosen)
+
+
+def _told(error: str) -> str:
+    """Why a value does not fit, in the words of people where the library names its types."""
+    if error.endswith("got `str`"):
+        for kind, meant in (("int", "a whole number"), ("float", "a number")):
+            if error.startswith(f"Expected `{kind}`"):
+                return f", which is not {meant}"
+    return f": {error[:1].lower()}{error[1:]}"

@@ -3,6 +3,7 @@
 import os
 import pty
 import select
+import shlex
 import signal
 import subprocess
 import termios
@@ -12,6 +13,7 @@ from typing import IO, Any, Self
 from tests.system.server import COMMAND, Server, until
 
 WAIT_SECONDS = 60.0
+CALLED = shlex.quote(str(COMMAND))  # as hints name it, where the shell would not find it
 
 
 def ran(
@@ -35,8 +37,11 @@ def on(server: Server, *words: str, **more: Any) -> subprocess.CompletedProcess[
 
 
 def _surroundings() -> dict[str, str]:
-    """The environment, without what would hide that a command does not send off what it writes."""
-    return {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    """The environment, without what would hide that a command does not send off what it writes, and with a search
+    path on which it is not."""
+    found = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    folders = found.get("PATH", "").split(os.pathsep)
+    return found | {"PATH": os.pathsep.join(each for each in folders if Path(each) != COMMAND.parent)}
 
 
 class Command:
@@ -76,9 +81,9 @@ class Command:
         """What it has said on standard error."""
         return self.errors.read_text()
 
-    def interrupt(self) -> None:
-        """Ctrl-C."""
-        self.process.send_signal(signal.SIGINT)
+    def interrupt(self, number: int = signal.SIGINT) -> None:
+        """Ctrl-C, or another signal."""
+        self.process.send_signal(number)
 
     def stops_reading(self) -> None:
         """Close the side of the pipe that it is read from."""

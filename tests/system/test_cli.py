@@ -2,7 +2,9 @@
 
 import json
 import os
+import signal
 import socket
+import subprocess
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,8 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from perdure import __version__
-from tests.system.command import Command, on, ran
-from tests.system.server import Server, freeze, text_of, thaw, until
+from tests.system.command import CALLED, Command, on, ran
+from tests.system.server import COMMAND, Server, freeze, text_of, thaw, until
 
 LONG = ["--max-output-tokens", "1000", "--seed", "5"]  # lasts until it is interrupted
 SHORT = ["--max-output-tokens", "200", "--seed", "5"]
@@ -98,7 +100,7 @@ def test_an_answer_is_shown_while_it_is_written(tiny_server: Server) -> None:
         task = newest(server)
         assert ask.output == text_in(server, task["response_id"])
         assert (
-            ask.said() == f"perdure: {task['response_id']} ended incomplete: max_output_tokens, after 1000 tokens\n"
+            ask.said() == f"perdure: {task['response_id']} ended incomplete: max_output_tokens, after 1,000 tokens\n"
         )
 
 
@@ -168,6 +170,7 @@ def test_events_are_lines_of_json_in_the_bytes_that_are_stored(tiny_server: Serv
     assert later == lines[10:]
     beyond = on(tiny_server, "follow", name, "--json", "--after", str(len(stored)))
     assert (beyond.stdout, beyond.returncode) == (b"", 4)
+    assert beyond.stderr.decode().startswith(f"perdure: There is nothing after event {len(stored)} of {name}.\n")
 
 
 # Kills and restarts.
@@ -226,7 +229,20 @@ def test_one_who_does_not_want_to_wait_is_told_the_way_back(server: Server) -> N
         assert ask.ended() == 5
     last = ask.said().splitlines()[-1]
     assert "did not come back within 0.3 s" in last
-    assert f"`perdure follow {name} --data {server.data}` shows it" in last
+    assert f"`{CALLED} follow {name} --data {server.data}` shows it" in last
+
+
+def test_one_who_leaves_while_the_service_is_away_is_told_when_the_work_goes_on(server: Server) -> None:
+    """Not now."""
+    with Command(server, "ask", "Tell me a story.", *LONG) as ask:
+        ask.reads(50)
+        name = newest(server)["response_id"]
+        server.kill()
+        ask.says("The service is away")
+        ask.interrupt()
+        assert ask.ended() == 130
+    said = ask.said().splitlines()[-1]
+    assert said.startswith(f"perdure: Left {name}; the work goes on when the service is back. `{CALLED} follow")
 
 
 @pytest.mark.parametrize("terminal", [True, False], ids=["terminal", "pipe"])
@@ -262,14 +278,17 @@ def test_a_response_that_a_restart_fails_says_so(server: Server) -> None:
         server.kill()
         server.start()
         assert ask.ended() == 4
-    assert "ended failed: server_restarted " in ask.said().splitlines()[-1]
+    assert "ended failed: server_restarted: The " in ask.said().splitlines()[-1]
 
 
 # Leaving.
 
 
-@pytest.mark.parametrize("command", ["ask", "follow"])
-def test_ctrl_c_ends_the_reading_and_not_the_work(tiny_server: Server, command: str) -> None:
+LEFT = [("ask", signal.SIGINT), ("follow", signal.SIGINT), ("ask", signal.SIGTERM), ("ask", signal.SIGHUP)]
+
+
+@pytest.mark.parametrize(("command", "number"), LEFT, ids=[f"{command}-{number.name}" for command, number in LEFT])
+def test_a_signal_ends_the_reading_and_not_the_work(tiny_server: Server, command: str, number: int) -> None:
     """It tells how to come back, and the way works."""
     server = tiny_server
     on(server, "ask", "Wake up.", "--max-output-tokens", "1")
@@ -280,10 +299,10 @@ def test_ctrl_c_ends_the_reading_and_not_the_work(tiny_server: Server, command: 
         reader.reads(50)
         freeze(child := server.engine_child())
         try:
-            reader.interrupt()
-            assert reader.ended() == 130
+            reader.interrupt(number)
+            assert reader.ended() == 128 + number
             name = newest(server)["response_id"]
-            assert reader.said().startswith(f"perdure: Left {name}; the work goes on. `perdure follow {name}")
+            assert reader.said().startswith(f"perdure: Left {name}; the work goes on. `{CALLED} follow {name}")
             assert server.task(name)["status"] == "running"
         finally:
             thaw(child)
@@ -291,18 +310,67 @@ def test_ctrl_c_ends_the_reading_and_not_the_work(tiny_server: Server, command: 
     assert server.task(name)["status"] == "incomplete"
 
 
-def test_a_reader_of_the_output_who_leaves_ends_it_quietly(tiny_server: Server) -> None:
-    """As `| head -c 20` does; the work goes on."""
+def test_a_reader_of_the_output_who_leaves_ends_it(tiny_server: Server) -> None:
+    """As `| head -c 20` does; a line says that the work goes on, and it does."""
     with Command(tiny_server, "ask", "Tell me a story.", *LONG) as ask:
         ask.reads(20)
         ask.stops_reading()
         assert ask.process.wait(60) == 141
-        assert ask.said() == ""
-    name = newest(tiny_server)["response_id"]
+        name = newest(tiny_server)["response_id"]
+        assert ask.said() in parted(tiny_server, name)
     assert tiny_server.ended(name)["status"] == "incomplete"
 
 
-@pytest.mark.parametrize("words", [["ask", "Hello."], ["tasks"], ["tasks", "--json"]], ids=" ".join)
+def left(server: Server, name: str) -> str:
+    """The line for somebody who leaves a response that is being written."""
+    follow, cancel = (f"`{CALLED} {word} {name} --data {server.data}`" for word in ("follow", "cancel"))
+    return f"perdure: Left {name}; the work goes on. {follow} shows it, {cancel} ends it.\n"
+
+
+def parted(server: Server, name: str) -> list[str]:
+    """The same where it may have been written to its end meanwhile."""
+    ended = f"perdure: Left {name}, which has ended. `{CALLED} follow {name} --data {server.data}` shows it.\n"
+    return [left(server, name), ended]
+
+
+ASKS = [[], ["--background"], ["--json"], ["--background", "--json"]]
+
+
+@pytest.mark.parametrize("options", ASKS, ids=" ".join)
+def test_an_accepted_question_is_named_although_the_output_cannot_be_written(
+    tiny_server: Server, options: list[str]
+) -> None:
+    """Whoever took it for refused would ask twice."""
+    with Path("/dev/full").open("wb") as full:
+        got = on(tiny_server, "ask", "Tell me a story.", *LONG, *options, stdout=full)
+    name = newest(tiny_server)["response_id"]
+    failed, _, told = got.stderr.decode().partition("device. ")
+    assert failed == "perdure: The output cannot be written: No space left on "
+    assert f"perdure: {told}" in parted(tiny_server, name)
+    assert got.returncode == 5
+    on(tiny_server, "cancel", name)
+
+
+def test_leaving_an_answer_that_has_ended_does_not_say_that_it_goes_on(tiny_server: Server) -> None:
+    """Only the writing failed: at its last event, and long before."""
+    name = tiny_server.ended(tiny_server.create(max_output_tokens=1)["id"])["id"]
+    last = len(tiny_server.frames(name)) - 2  # the last frame is no event
+    for after in (last - 1, 0):
+        with Path("/dev/full").open("wb") as full:
+            got = on(tiny_server, "follow", name, "--json", "--after", str(after), stdout=full)
+        assert f"Left {name}, which has ended. `{CALLED} follow {name} --data" in got.stderr.decode()
+        assert got.returncode == 5
+
+
+def test_an_accepted_question_is_named_although_nobody_reads_the_output(tiny_server: Server) -> None:
+    """The pipe is closed before the id is written."""
+    with Command(tiny_server, "ask", "Hello.", "--background", "--max-output-tokens", "1") as ask:
+        ask.stops_reading()
+        assert ask.process.wait(60) == 141
+        assert ask.said() == left(tiny_server, newest(tiny_server)["response_id"])
+
+
+@pytest.mark.parametrize("words", [["tasks"], ["tasks", "--json"]], ids=" ".join)
 def test_output_that_cannot_be_written_is_one_line(tiny_server: Server, words: list[str]) -> None:
     """A full disk."""
     with Path("/dev/full").open("wb") as full:
@@ -346,12 +414,12 @@ def test_tasks_are_a_table_or_the_list_object(tiny_server: Server) -> None:
     on(tiny_server, "ask", "Hello.", "--max-output-tokens", "1")
     lines = on(tiny_server, "tasks", "--limit", "3").stdout.decode().splitlines()
     first = newest(tiny_server)
-    head = ["id", "status", "queue", "created", "background", "on_restart", "attempt", "model", "error"]
-    assert lines[0].split() == head
+    assert lines[0].split() == ["id", "created", "status"]
     cells = lines[1].split()
-    assert (cells[0], cells[1], *cells[5:]) == (first["response_id"], "incomplete", "yes", "resume", "1", "tiny", "-")
-    for name in ("status", "created", "model"):  # aligned
+    assert (cells[0], *cells[3:]) == (first["response_id"], "incomplete")
+    for name in ("created", "status"):  # aligned
         assert {line[lines[0].index(name) - 1] for line in lines} == {" "}
+    assert max(map(len, lines)) <= 80
     for _ in range(110):
         tiny_server.create(max_output_tokens=1)
     listed = json.loads(on(tiny_server, "tasks", "--json", "--limit", "105").stdout)
@@ -388,6 +456,25 @@ def test_cancel_ends_a_response_and_its_readers_are_told(tiny_server: Server) ->
     assert json.loads(again.stdout)["status"] == "cancelled"
 
 
+def test_cancel_takes_several_ids(tiny_server: Server) -> None:
+    """Each has its line and does not hinder the next; the exit code is that of the worst."""
+    first, second = (tiny_server.ended(tiny_server.create(max_output_tokens=1)["id"])["id"] for _ in range(2))
+    got = on(tiny_server, "cancel", first, "resp_nobody", second.replace("resp_", "task_"))
+    assert got.stdout.decode() == f"{first}  incomplete\n{second}  incomplete\n"
+    assert got.stderr.startswith(b"perdure: resp_nobody: There is nothing of this id")
+    assert got.returncode == 1
+    got = on(tiny_server, "cancel", first, second, "--json")
+    assert [json.loads(line)["response_id"] for line in got.stdout.splitlines()] == [first, second]
+    assert (got.stderr, got.returncode) == (b"", 0)
+
+
+def test_cancel_of_several_says_once_that_no_service_runs(tmp_path: Path) -> None:
+    """It would be the same for each."""
+    got = ran("cancel", "resp_a", "resp_b", "--data", str(tmp_path))
+    assert got.stderr.startswith(b"perdure: resp_a: No service runs")
+    assert (got.stderr.count(b"\n"), got.returncode) == (1, 1)
+
+
 # Errors.
 
 USAGE = {
@@ -397,6 +484,12 @@ USAGE = {
     "serve --model=": "perdure serve: argument --model: the value is empty",
     "srve": "perdure: argument COMMAND: invalid choice: 'srve'",
     "ask": "perdure ask: the following arguments are required: TEXT",
+    "ask --foo": "perdure ask: there is no option --foo; put `--` before a text that begins with a dash",
+    "ask --prompt=x": "perdure ask: there is no option --prompt; put `--` before",
+    "ask -- x --seed 5": "perdure ask: '--seed' is out of place; put options before `--`",
+    "--json tasks": f"perdure tasks: '--json' is out of place; it goes after `{CALLED} tasks`",
+    "follow --foo": "perdure follow: there is no option --foo; ",
+    "cancel": "perdure cancel: the following arguments are required: ID",
     "ask two words": "perdure ask: 'words' is one argument too many",
     "ask x --temperature nan": "perdure ask: argument --temperature: 'nan' is not a number",
     "ask x --wait -1": "perdure ask: argument --wait: '-1' is less than 0",
@@ -459,6 +552,7 @@ def test_without_arguments_there_is_help() -> None:
         assert ran(*words).stdout.decode() == f"{__version__}\n"
 
 
+HELPED = ["serve", "ask", "follow", "tasks", "cancel", "version"]
 COMMANDS = [
     ["ask", "Hello."],
     ["ask", "--background", "Hello."],
@@ -470,17 +564,68 @@ COMMANDS = [
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_where_no_service_runs_a_line_says_so(tmp_path: Path, words: list[str]) -> None:
-    """Which folder was looked at, and how to start one there; a folder that is not there is not made."""
-    folder = tmp_path / "no such folder"
+    """Which folder was looked at, and how to start one there."""
+    folder = tmp_path / "a folder"
+    folder.mkdir()
     got = ran(*words, "--data", str(folder))
     assert (got.returncode, got.stdout) == (1, b"")
     assert got.stderr.decode() == (
-        f"perdure: No service runs on the data folder {folder}. Start one with `perdure serve --data '{folder}'`, "
+        f"perdure: No service runs on the data folder {folder}. Start one with `{CALLED} serve --data '{folder}'`, "
         "or name the folder of one that runs with --data.\n"
     )
-    assert not folder.exists()
     again = ran(*words, PERDURE_DATA=str(folder))
-    assert b"Start one with `perdure serve`, or" in again.stderr
+    assert f"Start one with `{CALLED} serve`, or".encode() in again.stderr
+
+
+def test_a_wrong_data_folder_is_named_so(tmp_path: Path) -> None:
+    """One that is not there is not made; that of the user need not be there yet."""
+    folder, file = tmp_path / "none", tmp_path / "file"
+    file.touch()
+    got = ran("tasks", "--data", str(folder))
+    assert (got.returncode, got.stdout) == (1, b"")
+    assert got.stderr.decode() == (
+        f"perdure: There is no folder {folder}. `{CALLED} serve --data {folder}` makes it and serves it, or name the "
+        "folder of one that runs with --data.\n"
+    )
+    assert not folder.exists()
+    assert f"There is no folder {folder}. ".encode() in ran("tasks", PERDURE_DATA=str(folder)).stderr
+    assert b"No service runs on the data folder" in ran("tasks", XDG_DATA_HOME=str(folder)).stderr
+    got = ran("tasks", "--data", str(file))
+    assert got.stderr.decode() == f"perdure: {file} is not a folder; name the folder of the service with --data.\n"
+    assert got.returncode == 1
+
+
+def test_a_setting_that_is_no_number_is_told_in_plain_words() -> None:
+    """Not in those of the library."""
+    got = ran("tasks", PERDURE_PORT="abc", PERDURE_DRAIN_SECONDS="x")
+    assert (
+        b"PERDURE_PORT is 'abc', which is not a whole number; PERDURE_DRAIN_SECONDS is 'x', which is not a number."
+        in (got.stderr)
+    )
+    assert got.returncode == 1
+
+
+@pytest.mark.parametrize("words", [["--help"], *([each, "--help"] for each in HELPED)], ids=" ".join)
+def test_help_can_be_shown_in_ascii(words: list[str]) -> None:
+    """What the terminal lacks is escaped; there is no traceback."""
+    got = ran(*words, PYTHONUTF8="0", PYTHONIOENCODING="ascii")
+    assert (got.returncode, got.stderr) == (0, b"")
+    assert got.stdout.decode("ascii").startswith(f"usage: {CALLED}")
+
+
+def test_a_hint_names_the_command_as_it_was_called(tmp_path: Path) -> None:
+    """As it was typed, for the shell; by its plain name where the shell finds this very file."""
+    moved = tmp_path / "a b" / "perdure"
+    moved.parent.mkdir()
+    moved.symlink_to(COMMAND)
+    hints: list[bytes] = []
+    for path in (str(COMMAND.parent), str(moved.parent), "/usr/bin"):
+        env = os.environ | {"PATH": path}
+        got = subprocess.run(
+            ["a b/perdure", "tasks", "--data", str(tmp_path)], cwd=tmp_path, env=env, capture_output=True, check=False
+        )
+        hints.append(got.stderr.partition(b"`")[2].partition(b" serve")[0])
+    assert hints == [b"perdure", b"perdure", b"'a b/perdure'"]
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -494,7 +639,7 @@ def test_after_a_kill_nobody_is_told_the_token(server: Server, words: list[str])
         assert nobody_came(listening)
     assert (got.returncode, got.stdout) == (1, b"")
     assert f"is not running: its process {pid} is gone without an orderly stop" in got.stderr.decode()
-    assert f"goes on at the next `perdure serve --data {server.data}`" in got.stderr.decode()
+    assert f"goes on at the next `{CALLED} serve --data {server.data}`" in got.stderr.decode()
 
 
 def test_the_process_of_another_program_is_not_the_service(server: Server) -> None:
@@ -535,7 +680,7 @@ def test_a_question_whose_answer_was_lost_is_not_asked_twice(tiny_server: Server
     assert (got.returncode, got.stdout) == (5, b"")
     assert len(requests) == 1
     assert "Whether the question was accepted is not known, so it was not sent again" in got.stderr.decode()
-    assert f"`perdure tasks --data {tmp_path}` shows it" in got.stderr.decode()
+    assert f"`{CALLED} tasks --data {tmp_path}` shows it" in got.stderr.decode()
     assert len({task["id"] for task in tiny_server.get("/v1/tasks?limit=100")["data"]} - before) == 1
 
 

@@ -12,29 +12,48 @@ from typing import NoReturn
 
 from perdure import __version__
 from perdure.cli.failures import EXIT_DONE, EXIT_USAGE
+from perdure.cli.program import NAME, program
 from perdure.domain import limits
 from perdure.domain.lifecycle import Status
 from perdure.domain.recovery import OnRestart
 
+_MISSING = "the following arguments are required"
+_DASHES = "; put `--` before a text that begins with a dash"
+_OPTION = re.compile(r"-[^\s\d]\S*")
 _IDENT = re.compile(r"(?:resp|task)_([0-9A-Za-z_-]{1,64})")
 
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line that names the remedy."""
 
+    words: Sequence[str] = ()  # of the whole command line: some errors are better told by them
+    takes_text = False
+
     def error(self, message: str) -> NoReturn:
         """Say what is wrong, and where the options are listed."""
-        self.exit(EXIT_USAGE, f"{self.prog}: {message}; `{self.prog} --help` lists what there is.\n")
+        if message.startswith(_MISSING) and (dashed := self._dashed()):
+            self.unknown(dashed, _DASHES if self.takes_text else "")
+        name = self.prog.replace(program(), NAME, 1)
+        self.exit(EXIT_USAGE, f"{name}: {message}; `{self.prog} --help` lists what there is.\n")
 
-    def unknown(self, word: str) -> NoReturn:
+    def _dashed(self) -> str | None:
+        """A word before `--` that looks like an option and is none."""
+        before = self.words[: self.words.index("--")] if "--" in self.words else self.words
+        known = self._option_string_actions
+        return next((word for word in before if _OPTION.match(word) and word.partition("=")[0] not in known), None)
+
+    def unknown(self, word: str, remedy: str = "") -> NoReturn:
         """Say that a word of the command line means nothing, and which one may have been meant."""
         import difflib  # not worth its time otherwise
 
+        if word.partition("=")[0] in self._option_string_actions:
+            where = "put options before `--`" if "--" in self.words else f"it goes after `{self.prog}`"
+            self.error(f"{word!r} is out of place; {where}")
         if not word.startswith("-"):
             self.error(f"{word!r} is one argument too many (quote a text with blanks)")
         option = word.partition("=")[0]
         near = difflib.get_close_matches(option, self._option_string_actions, n=1)
-        self.error(f"there is no option {option}" + (f" (did you mean {near[0]}?)" if near else ""))
+        self.error(f"there is no option {option}" + (f" (did you mean {near[0]}?)" if near else "") + remedy)
 
 
 def whole_number(text: str) -> int:
@@ -96,7 +115,7 @@ def ident(text: str) -> str:
     """The type of a response or of its task; returns what the two names have in common."""
     found = _IDENT.fullmatch(text)
     if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not like resp_… or task_…; `perdure tasks` lists them")
+        raise argparse.ArgumentTypeError(f"{text!r} is not like resp_… or task_…; `{program()} tasks` lists them")
     return found[1]
 
 
@@ -104,19 +123,22 @@ class Commands:
     """The commands of a parser."""
 
     def __init__(self, parser: Parser) -> None:
-        self._parsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
+        self._words = parser.words
+        self._parsers = parser.add_subparsers(prog=parser.prog, title="commands", metavar="COMMAND", dest="command")
 
     def add(self, run: Callable[[argparse.Namespace], int], name: str, told: str, more: str = "") -> Parser:
         """Add a command and return its parser."""
         added = self._parsers.add_parser(name, help=told, description=f"{told}. {more}".strip(), allow_abbrev=False)
         added.set_defaults(run=run, parser=added)
+        added.words = self._words
         return added
 
 
-def build_parser() -> Parser:
-    """The whole command line."""
-    parser = Parser(prog="perdure", description="A local-first, durable AI response service.", allow_abbrev=False)
+def build_parser(words: Sequence[str] = ()) -> Parser:
+    """The parser of the whole command line; the words are for its errors."""
+    parser = Parser(prog=program(), description="A local-first, durable AI response service.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=__version__, help="print the version and exit")
+    parser.words = words
     commands = Commands(parser)
     _add_serve(commands)
     _add_ask(commands)
@@ -129,8 +151,9 @@ def build_parser() -> Parser:
 
 def run(command_line: Sequence[str] | None = None) -> int:
     """Run a command line; returns the exit code. One that is not understood ends in `SystemExit`."""
-    parser = build_parser()
-    args, unknown = parser.parse_known_args(command_line)
+    words = sys.argv[1:] if command_line is None else command_line
+    parser = build_parser(words)
+    args, unknown = parser.parse_known_args(words)
     if args.command is None:
         parser.print_help(sys.stderr)
         return EXIT_USAGE
@@ -164,10 +187,16 @@ def _add_ask(commands: Commands) -> None:
     )
     add = ask.add_argument
     add("text", metavar="TEXT", type=words, help="the question; - takes it from standard input")
-    add("--background", action="store_true", help="print the id and leave; `perdure follow ID` shows the answer")
+    ask.takes_text = True
+    add("--background", action="store_true", help="print the id and leave; the command `follow ID` shows the answer")
     add("--model", metavar="NAME", type=something, help="model to ask (default: the first one of the service)")
     add("--instructions", metavar="TEXT", type=words, help="goes before the question as a system message")
-    add("--max-output-tokens", metavar="N", type=whole_number, help="most tokens of the answer (default: no bound)")
+    add(
+        "--max-output-tokens",
+        metavar="N",
+        type=whole_number,
+        help="most tokens of the answer (default: up to the model's window)",
+    )
     add("--temperature", metavar="X", type=number, help="0 takes the likeliest token each time (default 1)")
     add("--seed", metavar="N", type=whole_number, help="the same seed draws the same answer (default: a new one)")
     add(
@@ -211,9 +240,9 @@ def _add_tasks(commands: Commands) -> None:
 
 
 def _add_cancel(commands: Commands) -> None:
-    cancel = commands.add(_cancel, "cancel", "End a response; one that has ended stays as it is")
-    cancel.add_argument("id", metavar="ID", type=ident, help="resp_… or task_…")
-    cancel.add_argument("--json", action="store_true", help="print the task object")
+    cancel = commands.add(_cancel, "cancel", "End responses; one that has ended stays as it is")
+    cancel.add_argument("ids", metavar="ID", type=ident, nargs="+", help="resp_… or task_…")
+    cancel.add_argument("--json", action="store_true", help="print each task object as a line of JSON")
     _add_data(cancel)
 
 
@@ -261,7 +290,7 @@ def _cancel(args: argparse.Namespace) -> int:
     from perdure.cli.contact import Folder
     from perdure.cli.tasks import cancel
 
-    return cancel(Folder(args.data), args.id, as_json=args.json)
+    return cancel(Folder(args.data), args.ids, as_json=args.json)
 
 
 def _version(_args: argparse.Namespace) -> int:

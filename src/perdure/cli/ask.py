@@ -5,9 +5,10 @@ from http import HTTPStatus
 from typing import Any
 
 from perdure.cli.contact import Answer, Folder, Service
-from perdure.cli.failures import EXIT_DONE, EXIT_INTERRUPTED, Away, CommandFailed, Refused, Unknown
-from perdure.cli.follow import follow
+from perdure.cli.failures import EXIT_DONE, Away, CommandFailed, OutputFailed, Refused, Unknown
+from perdure.cli.follow import Watch, left
 from perdure.cli.output import Output, note
+from perdure.cli.signals import listen
 from perdure.domain import limits
 
 STANDARD_INPUT = "-"
@@ -16,6 +17,7 @@ _BYTES_MAX = 4 * limits.INPUT_TEXT_MAX_CHARS
 
 def ask(folder: Folder, text: str, fields: dict[str, Any], *, leave: bool, as_json: bool, wait: float | None) -> int:
     """Ask; returns the exit code. Fields that are None were not given."""
+    listen()
     service = folder.service()
     asked = {name: value for name, value in fields.items() if value is not None}
     asked |= {"input": _standard_input() if text == STANDARD_INPUT else text, "background": True}
@@ -25,14 +27,26 @@ def ask(folder: Folder, text: str, fields: dict[str, Any], *, leave: bool, as_js
         accepted = _accepted(folder, service, asked)
     except KeyboardInterrupt:
         note(_not_known(folder))
-        return EXIT_INTERRUPTED
-    response = accepted.json()
-    if not leave:
-        return follow(folder, response["id"], after=-1, as_json=as_json, wait_seconds=wait)
-    if as_json:
-        Output().json(accepted.body)
-    else:
-        Output().text(f"{response['id']}\n")
+        raise
+    if leave:
+        return _named(folder, accepted, as_json)
+    ident = accepted.json()["id"]
+    return Watch(folder, ident, after=-1, as_json=as_json, wait_seconds=wait, background=True).run()
+
+
+def _named(folder: Folder, accepted: Answer, as_json: bool) -> int:
+    """Write the name of what was accepted; if that fails, it is told on standard error."""
+    ident = accepted.json()["id"]
+    try:
+        if as_json:
+            Output().json(accepted.body)
+        else:
+            Output().text(f"{ident}\n")
+    except OutputFailed as failed:
+        raise Unknown(f"{failed} {left(folder, ident, kept=True)}") from None
+    except (KeyboardInterrupt, BrokenPipeError):
+        note(left(folder, ident, kept=True))
+        raise
     return EXIT_DONE
 
 

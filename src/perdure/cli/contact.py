@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 
 from perdure import settings
 from perdure.ambient.folder import LOCK_NAME
-from perdure.cli.failures import Away, NoService, Refused
+from perdure.cli.failures import Broken, NoService, Refused, Silent
+from perdure.cli.program import program
 from perdure.domain import limits
 
 CONNECT_SECONDS = 5.0
@@ -37,11 +38,12 @@ class Folder:
         self.path = chosen.folder
         self._token = chosen.token_file
         self._facts = chosen.server_file
+        self._named = chosen.data != settings.load({}, {}).data
         self._option = f" --data {shlex.quote(given)}" if given else ""
 
     def command(self, words: str) -> str:
         """A command on this folder, as one would type it."""
-        return f"`perdure {words}{self._option}`"
+        return f"`{program()} {words}{self._option}`"
 
     def service(self) -> "Service":
         """The service that runs on it. Raises `NoService`."""
@@ -65,10 +67,7 @@ class Folder:
             address = urlsplit(facts["address"])
             pid, host, port = facts["pid"], address.hostname, address.port
         except (FileNotFoundError, NotADirectoryError):
-            raise NoService(
-                f"No service runs on the data folder {self.path}. Start one with {self.command('serve')}, or name "
-                "the folder of one that runs with --data."
-            ) from None
+            raise NoService(self._nothing_there()) from None
         except PermissionError:
             raise NoService(f"The data folder {self.path} is closed to you; name your own with --data.") from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -76,6 +75,15 @@ class Folder:
         if not isinstance(pid, int) or not host or not port:
             raise NoService(f"{self._facts} is damaged; restart the service, or name another folder with --data.")
         return pid, host, port
+
+    def _nothing_there(self) -> str:
+        remedy = "name the folder of one that runs with --data."
+        if self.path.exists() and not self.path.is_dir():
+            return f"{self.path} is not a folder; {remedy.replace('one that runs', 'the service')}"
+        if self._named and not self.path.exists():
+            serve = self.command("serve")
+            return f"There is no folder {self.path}. {serve} makes it and serves it, or {remedy}"
+        return f"No service runs on the data folder {self.path}. Start one with {self.command('serve')}, or {remedy}"
 
 
 def _serves(pid: int, lock: Path) -> bool:
@@ -134,12 +142,12 @@ class Service:
     port: int
     token: str
     pid: int
+    answer_seconds: float = ANSWER_SECONDS
 
     def get(self, path: str) -> Answer:
         """Read. Raises `NoService`, `Away`."""
         with self._connected() as connection:
-            got = self._asked(connection, "GET", path)
-            return self._whole(got)
+            return self._whole(self._asked(connection, "GET", path))
 
     def post(self, path: str, fields: object = None) -> Answer:
         """Ask for a change. Raises `NoService` if it cannot have arrived, `Away` if that is not known."""
@@ -156,7 +164,7 @@ class Service:
                 self._whole(got).json()
             wire.settimeout(SILENCE_SECONDS)
             yield b""  # it is there
-            while line := _told(got.readline):
+            while line := _told(got.readline, SILENCE_SECONDS):
                 yield line
 
     def _connected(self) -> "closing[http.client.HTTPConnection]":
@@ -168,7 +176,7 @@ class Service:
                 f"The service (process {self.pid}) does not answer at {self.host}, port {self.port}: "
                 f"{error.strerror or error}. It may be starting or stopping; try again."
             ) from None
-        connection.sock.settimeout(ANSWER_SECONDS)
+        connection.sock.settimeout(self.answer_seconds)
         return closing(connection)
 
     def _asked(
@@ -183,15 +191,17 @@ class Service:
                 connection.request(method, path, body, headers)
             return connection.getresponse()
 
-        return _told(exchange)
+        return _told(exchange, self.answer_seconds)
 
     def _whole(self, got: http.client.HTTPResponse) -> Answer:
-        return Answer(got.status, _told(got.read))
+        return Answer(got.status, _told(got.read, self.answer_seconds))
 
 
-def _told(read: Callable[[], T]) -> T:
-    """What a connection gives. Raises `Away` when it breaks."""
+def _told(read: Callable[[], T], seconds: float) -> T:
+    """What a connection gives. Raises `Broken`, and `Silent` when the time it has is over."""
     try:
         return read()
+    except TimeoutError:
+        raise Silent(seconds) from None
     except (OSError, http.client.HTTPException) as error:
-        raise Away(str(error) or type(error).__name__) from None
+        raise Broken(str(error) or type(error).__name__) from None

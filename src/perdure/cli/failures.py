@@ -2,9 +2,10 @@
 
 CommandFailed      nothing was done, or nothing more can be (1)
 |- NoService       no service runs where one was looked for
+|- OutputFailed    standard output cannot be written
 |- Away            the connection broke; whoever can wait tries again
 |- Refused         the service answered with an error
-|- Unknown         whether the work was accepted, or how it ends, is not known here (5)
+|- Unknown         whether the work was accepted, or how it ends, is not known here, or its id was not written (5)
 """
 
 EXIT_DONE = 0
@@ -26,11 +27,29 @@ class NoService(CommandFailed):
     """No service runs where one was looked for."""
 
 
+class OutputFailed(CommandFailed):
+    """Standard output cannot be written, but for a reader who has left."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(f"The output cannot be written: {how}.")
+
+
 class Away(CommandFailed):
     """The connection broke, or was silent for too long."""
 
+
+class Broken(Away):
+    """The connection broke."""
+
     def __init__(self, how: str) -> None:
         super().__init__(f"The connection to the service broke: {how}.")
+
+
+class Silent(Away):
+    """The connection stands, and nothing comes."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"The service has not answered for {seconds:g} s.")
 
 
 class Refused(CommandFailed):
@@ -43,6 +62,6 @@ class Refused(CommandFailed):
 
 
 class Unknown(CommandFailed):
-    """Whether the work was accepted, or how it ends, is not known here."""
+    """Whether the work was accepted, or how it ends, is not known here, or its id could not be written."""
 
     exit_code = EXIT_UNKNOWN

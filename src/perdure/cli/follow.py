@@ -1,14 +1,19 @@
 """`perdure follow`, and the reading that `perdure ask` does as well."""
 
+import dataclasses
 import json
 from typing import Any, Protocol
 
 from perdure.cli.contact import Folder
-from perdure.cli.failures import EXIT_DONE, EXIT_INTERRUPTED, EXIT_NOT_COMPLETED, CommandFailed, Unknown
-from perdure.cli.output import Output
+from perdure.cli.failures import EXIT_DONE, EXIT_NOT_COMPLETED, CommandFailed, OutputFailed, Unknown
+from perdure.cli.output import Output, counted, place
+from perdure.cli.signals import listen
 from perdure.cli.stream import Event, Events
 from perdure.domain import events
+from perdure.domain.lifecycle import TERMINAL
 from perdure.domain.recovery import OnRestart
+
+PARTING_SECONDS = 1.0  # nobody who leaves waits longer
 
 
 class Shown(Protocol):
@@ -81,15 +86,23 @@ class Watch:
     """Somebody who reads a response to its end."""
 
     def __init__(
-        self, folder: Folder, response_id: str, *, after: int, as_json: bool, wait_seconds: float | None
+        self,
+        folder: Folder,
+        response_id: str,
+        *,
+        after: int,
+        as_json: bool,
+        wait_seconds: float | None,
+        background: bool = False,
     ) -> None:
         self._folder = folder
         self._id = response_id
+        self._after = after
         self._output = Output()
         self._shown: Shown = Lines(self._output) if as_json else Text(self._output)
         self._events = Events(folder, response_id, after, wait_seconds, self._output.note)
         self._waits = True
-        self._background = False
+        self._background = background
         self._response: dict[str, Any] | None = None
 
     def run(self) -> int:
@@ -98,17 +111,33 @@ class Watch:
             for event in self._events:
                 self._take(event)
             self._shown.close()
-            return self._conclude(self._response or self._folder.service().get(f"/v1/responses/{self._id}").json())
+            return self._conclude(self._response or self._ended_before())
         except Unknown as gone:
-            raise Unknown(f"{gone} {self._ways_back()}") from None
-        except KeyboardInterrupt:
-            kept = "; the work goes on" if self._background else ""
-            self._output.note(f"Left {self._id}{kept}. {self._ways_back()}")
-            return EXIT_INTERRUPTED
+            raise Unknown(f"{gone} {ways_back(self._folder, self._id)}") from None
+        except OutputFailed as failed:
+            raise Unknown(f"{failed} {self._left()}") from None
+        except (KeyboardInterrupt, BrokenPipeError):
+            self._output.note(self._left())
+            raise
 
-    def _ways_back(self) -> str:
-        follow, cancel = (self._folder.command(f"{word} {self._id}") for word in ("follow", "cancel"))
-        return f"{follow} shows it, {cancel} ends it."
+    def _left(self) -> str:
+        if self._response or self._ended_meanwhile():
+            return f"Left {self._id}, which has ended. {self._folder.command(f'follow {self._id}')} shows it."
+        return left(self._folder, self._id, kept=self._background, away=self._events.away)
+
+    def _ended_meanwhile(self) -> bool:
+        """Whether it has, as far as the service tells that at once: reading lags behind, above all a `follow`."""
+        try:
+            service = dataclasses.replace(self._folder.service(), answer_seconds=PARTING_SECONDS)
+            task = service.get(f"/v1/tasks/{self._id.replace('resp_', 'task_')}").json()
+        except CommandFailed:
+            return False
+        return task["status"] in TERMINAL
+
+    def _ended_before(self) -> dict[str, Any]:
+        if self._after >= 0:
+            self._output.note(f"There is nothing after event {self._after} of {self._id}.")
+        return self._folder.service().get(f"/v1/responses/{self._id}").json()
 
     def _take(self, event: Event | None) -> None:
         if event is None:
@@ -118,10 +147,10 @@ class Watch:
             return
         if event.type in (events.IN_PROGRESS, events.TEXT_DELTA):
             self._waits = False
-        self._shown.take(event)
         if response := event.data.get("response"):
             self._background = response["background"]
             self._response = response if event.type in events.TERMINAL_TYPES else None
+        self._shown.take(event)
 
     def _tell_what_it_waits_for(self) -> None:
         """Nothing has come for a while: say why, as far as the service knows."""
@@ -131,23 +160,47 @@ class Watch:
             ready = json.loads(service.get("/readyz").body)
         except (CommandFailed, ValueError):  # it is told once it is back
             return
-        place = f", place {task['queue_position']} in the queue" if task["queue_position"] else ""
+        waits = "" if task["queue_position"] is None else f", {place(task['queue_position'])} in the queue"
         reason = f": {ready['reason']}" if ready.get("reason") else ""
-        self._output.note(f"{self._id} is {task['status']}{place}{reason}")
+        self._output.note(f"{self._id} is {task['status']}{waits}{reason}")
 
     def _conclude(self, response: dict[str, Any]) -> int:
-        status = response["status"]
-        if status == "completed":
+        if response["status"] == "completed":
             return EXIT_DONE
-        reason = ""
-        if error := response["error"]:
-            reason = ": " + " ".join(str(error[key]) for key in ("code", "message", "detail") if error.get(key))
-        elif details := response["incomplete_details"]:
-            reason = f": {details['reason']}, after {response['usage']['output_tokens']} tokens"
-        self._output.note(f"{self._id} ended {status}{reason}")
+        self._output.note(f"{self._id} ended {response['status']}{_reason(response)}")
         return EXIT_NOT_COMPLETED
+
+
+def _reason(response: dict[str, Any]) -> str:
+    """Why a response did not complete."""
+    if error := response["error"]:
+        told = " ".join(str(error[key]) for key in ("message", "detail") if error.get(key))
+        return f": {error['code']}: {told}"
+    if not (details := response["incomplete_details"]):
+        return ""
+    usage, most = response["usage"], response["max_output_tokens"]
+    written = usage["output_tokens"]
+    if most is not None and written >= most:
+        return f": {details['reason']}, after {counted(written, 'token')}"
+    return (
+        f": the model's window is full, with {counted(usage['input_tokens'], 'token')} of input and {written:,} of "
+        "answer. A shorter question leaves more room, as does a service with a larger PERDURE_WINDOW_TOKENS."
+    )
+
+
+def left(folder: Folder, response_id: str, *, kept: bool, away: bool = False) -> str:
+    """The line for somebody who leaves before the end."""
+    goes_on = "; the work goes on" + (" when the service is back" if away else "") if kept else ""
+    return f"Left {response_id}{goes_on}. {ways_back(folder, response_id)}"
+
+
+def ways_back(folder: Folder, response_id: str) -> str:
+    """How to see more of it, and how to end it."""
+    follow, cancel = (folder.command(f"{word} {response_id}") for word in ("follow", "cancel"))
+    return f"{follow} shows it, {cancel} ends it."
 
 
 def follow(folder: Folder, response_id: str, *, after: int, as_json: bool, wait_seconds: float | None) -> int:
     """Show a response from an event on, live to its end."""
+    listen()
     return Watch(folder, response_id, after=after, as_json=as_json, wait_seconds=wait_seconds).run()

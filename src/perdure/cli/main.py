@@ -1,11 +1,13 @@
 """The entry point of the command `perdure`."""
 
+import io
 import os
 import sys
 from pathlib import Path
 
-from perdure.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, CommandFailed
+from perdure.cli.failures import EXIT_FAILED, EXIT_OUTPUT_CLOSED, CommandFailed
 from perdure.cli.output import close_output, note
+from perdure.cli.signals import exit_code
 from perdure.domain.errors import PerdureError
 
 
@@ -19,6 +21,8 @@ def _open_standard_streams() -> None:
         if getattr(sys, name) is None:
             stream = Path(os.devnull).open("r" if name == "stdin" else "w")  # noqa: SIM115 -- for the whole process
             setattr(sys, name, stream)
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a character that it lacks must not end the help with a traceback
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def main() -> None:
@@ -40,5 +44,5 @@ def main() -> None:
     except BrokenPipeError:  # whoever read the output has left: `perdure follow ID | head`
         close_output()
         sys.exit(EXIT_OUTPUT_CLOSED)
-    except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
+    except KeyboardInterrupt as interrupt:
+        sys.exit(exit_code(interrupt))

@@ -4,7 +4,7 @@ import os
 import sys
 from contextlib import suppress
 
-from perdure.cli.failures import CommandFailed
+from perdure.cli.failures import OutputFailed
 
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0))}
 _IN_TEXT = {code: shown for code, shown in _CONTROLS.items() if chr(code) not in "\n\t"}
@@ -14,6 +14,18 @@ _IN_JSON = {code: f"\\u{code:04x}" for code in range(0x7F, 0xA0)}
 def visible(line: str) -> str:
     """A line without control characters: what comes from a model or a client must not steer the terminal."""
     return line.translate(_CONTROLS)
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of them."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def place(before: int) -> str:
+    """A place in the queue, as people count; the service tells how many are before it."""
+    number = before + 1
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}" if before else "next"
 
 
 class Output:
@@ -46,7 +58,8 @@ class Output:
     def note(self, text: str) -> None:
         """Tell something beside the result."""
         if self.terminal:
-            self.fresh_line()
+            with suppress(OutputFailed, BrokenPipeError):  # it has been closed
+                self.fresh_line()
         note(text)
 
     def _write(self, piece: bytes) -> None:
@@ -57,7 +70,7 @@ class Output:
             raise
         except OSError as error:
             close_output()
-            raise CommandFailed(f"The output cannot be written: {error.strerror}.") from None
+            raise OutputFailed(error.strerror or str(error)) from None
 
 
 def note(text: str) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from perdure import bootstrap, settings
 from perdure.ambient import log
+from perdure.cli.program import program
 
 
 def serve(given: Mapping[str, object]) -> int:
@@ -29,7 +30,7 @@ def _announce(started: bootstrap.Started) -> None:
         f"Perdure listens on {started.url} (process {os.getpid()})",
         f"The owner's token is in {started.token_file}",
         "Try in another terminal:",
-        f'  {shlex.quote(sys.argv[0])} ask "Why is the sky blue?"{data}',
+        f'  {program()} ask "Why is the sky blue?"{data}',
         f'  curl -N {started.url}/v1/responses -H "Authorization: Bearer $(cat {token_file})" \\',
         "    -H 'Content-Type: application/json' \\",
         f"""    -d '{{"model": "{started.model}", "input": "Why is the sky blue?", "stream": true}}'""",

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import Any
 
 from perdure.cli.contact import Folder, Service
-from perdure.cli.failures import Away, CommandFailed, NoService, Refused, Unknown
+from perdure.cli.failures import Away, Broken, CommandFailed, NoService, Refused, Unknown
 from perdure.domain.events import TERMINAL_TYPES
 
 PAUSE_MIN_SECONDS = 0.05
@@ -39,6 +39,11 @@ class Absence:
         self._tries = 0
         self._since = 0.0
 
+    @property
+    def lasts(self) -> bool:
+        """Whether nothing has come since the last connection broke."""
+        return self._tries > 0
+
     def wait(self, reason: str) -> None:
         """Wait before the next try. Raises `Unknown` when that would be beyond the bound."""
         if not self._tries:
@@ -48,8 +53,8 @@ class Absence:
         pause = min(PAUSE_MAX_SECONDS, PAUSE_MIN_SECONDS * 2**self._tries)
         if self._bound is not None and time.monotonic() + pause > self._since + self._bound:
             raise Unknown(f"The service did not come back within {self._bound:g} s. {reason}")
-        time.sleep(pause)
         self._tries = min(self._tries + 1, 10)
+        time.sleep(pause)
 
     def over(self) -> None:
         """Something came."""
@@ -73,6 +78,11 @@ class Events:
         self._id = response_id
         self._absence = Absence(wait_seconds, note)
         self._met = False
+
+    @property
+    def away(self) -> bool:
+        """Whether the service is away at the moment."""
+        return self._absence.lasts
 
     def __iter__(self) -> Iterator[Event | None]:
         while True:
@@ -107,7 +117,7 @@ class Events:
             yield event
             if event.type in TERMINAL_TYPES:
                 return
-        raise Away("the stream ended before the answer did")
+        raise Broken("the stream ended before the answer did")
 
     def _marked(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         for line in lines:

@@ -1,17 +1,19 @@
 """`perdure tasks` and `perdure cancel`."""
 
 import json
+import os
+import sys
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
 from perdure.cli.contact import Folder, Service
-from perdure.cli.failures import EXIT_DONE, Away, Unknown
-from perdure.cli.output import Output, visible
+from perdure.cli.failures import EXIT_DONE, Away, CommandFailed, NoService, OutputFailed, Unknown
+from perdure.cli.output import Output, note, place, visible
 from perdure.domain import limits
 
-_HEAD = ("id", "status", "queue", "created", "background", "on_restart", "attempt", "model", "error")
+_HEAD = ("id", "created", "status", "model")
 
 
 def tasks(folder: Folder, *, status: str | None, limit: int, as_json: bool) -> int:
@@ -22,7 +24,10 @@ def tasks(folder: Folder, *, status: str | None, limit: int, as_json: bool) -> i
         output.json(json.dumps(found, ensure_ascii=False, separators=(",", ":")).encode())
         return EXIT_DONE
     if found["data"]:
-        output.text(_table([_HEAD, *(_row(task) for task in found["data"])]))
+        rows = [_HEAD, *(_row(task) for task in found["data"])]
+        if len({row[-1] for row in rows[1:]}) == 1:  # the same model in every row
+            rows = [row[:-1] for row in rows]
+        output.text(_table(rows, _columns() if output.terminal else None))
     if found["has_more"]:
         output.note(f"There are older ones; --limit shows more than {limit}.")
     elif not found["data"]:
@@ -30,8 +35,26 @@ def tasks(folder: Folder, *, status: str | None, limit: int, as_json: bool) -> i
     return EXIT_DONE
 
 
-def cancel(folder: Folder, ident: str, *, as_json: bool) -> int:
-    """End a task; one that has ended stays as it is."""
+def cancel(folder: Folder, idents: Sequence[str], *, as_json: bool) -> int:
+    """End tasks; one that has ended stays as it is. The exit code is the greatest of those that each would have."""
+    if len(idents) == 1:
+        return _cancelled(folder, idents[0], as_json, "")
+    code = EXIT_DONE
+    for ident in idents:
+        name = f"resp_{ident}"
+        try:
+            code = max(code, _cancelled(folder, ident, as_json, f"{name}  "))
+        except OutputFailed:
+            raise
+        except CommandFailed as failure:
+            note(f"{name}: {failure}")
+            code = max(code, failure.exit_code)
+            if isinstance(failure, NoService):  # the rest would say the same
+                break
+    return code
+
+
+def _cancelled(folder: Folder, ident: str, as_json: bool, before: str) -> int:
     try:
         answer = folder.service().post(f"/v1/tasks/task_{ident}/cancel")
         task = answer.json()
@@ -40,7 +63,7 @@ def cancel(folder: Folder, ident: str, *, as_json: bool) -> int:
     if as_json:
         Output().json(answer.body)
     else:
-        Output().text(f"{task['status']}\n")
+        Output().text(f"{before}{task['status']}\n")
     return EXIT_DONE
 
 
@@ -59,25 +82,39 @@ def _listed(service: Service, status: str | None, limit: int) -> dict[str, Any]:
 
 
 def _row(task: dict[str, Any]) -> tuple[str, ...]:
-    place, error = task["queue_position"], task["error"]
     cells = (
         task["response_id"] or task["id"],
-        task["status"],
-        "-" if place is None else place,
-        time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(task["created_at"])),
-        "yes" if task["background"] else "no",
-        task["on_restart"],
-        task["attempt"],
+        time.strftime("%Y-%m-%d %H:%M", time.localtime(task["created_at"])),
+        _standing(task),
         task["model"],
-        error["code"] if error else "-",
     )
     return tuple(visible(str(cell)) for cell in cells)
 
 
-def _table(rows: Sequence[Sequence[str]]) -> str:
+def _standing(task: dict[str, Any]) -> str:
+    """The status, and what is not as it mostly is."""
+    told = task["status"]
+    if error := task["error"]:
+        told += f": {error['code']}"
+    if task["queue_position"] is not None:
+        told += f", {place(task['queue_position'])}"
+    if task["attempt"] > 1:
+        told += f", attempt {task['attempt']}"
+    return told
+
+
+def _columns() -> int | None:
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns or None  # some say 0
+    except OSError:
+        return None
+
+
+def _table(rows: Sequence[Sequence[str]], columns: int | None) -> str:
+    """Aligned, each line cut where the terminal ends."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "".join(_line(row, widths) for row in rows)
+    return "".join(_line(row, widths)[:columns].rstrip() + "\n" for row in rows)
 
 
 def _line(cells: Iterable[str], widths: Iterable[int]) -> str:
-    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip() + "\n"
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True))

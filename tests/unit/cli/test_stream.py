@@ -1,6 +1,7 @@
 """The events of a response over connections that break, told by a script: what a real service does too seldom."""
 
 import json
+import socket
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -8,10 +9,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
+from tests.docs.repository import ROOT
 
-from perdure.cli import stream
+from perdure.cli import contact, stream
 from perdure.cli.contact import Folder, Service
-from perdure.cli.failures import CommandFailed, NoService, Refused, Unknown
+from perdure.cli.failures import Away, CommandFailed, NoService, Refused, Unknown
 from perdure.cli.follow import Watch
 from perdure.cli.stream import Events, payloads
 
@@ -19,6 +21,19 @@ PATH = "/v1/responses/resp_x"
 DONE = b"data: [DONE]\n\n"
 AWAY = "The service is away; waiting until it is back (Ctrl-C leaves). Accepted work is kept."
 KEEPALIVE = b": keep-alive\n\n"
+
+
+def incomplete(most: int | None, read: int, written: int) -> bytes:
+    """The terminal frame of an answer that has got too long."""
+    response = {
+        "status": "incomplete",
+        "background": True,
+        "error": None,
+        "incomplete_details": {"reason": "max_output_tokens"},
+        "max_output_tokens": most,
+        "usage": {"input_tokens": read, "output_tokens": written},
+    }
+    return event(0, "response.incomplete", response=response)
 
 
 def event(number: int, kind: str = "response.output_text.delta", **fields: Any) -> bytes:
@@ -194,7 +209,7 @@ def test_a_long_silence_is_explained_once(
     script.says("/v1/tasks/task_x", json.dumps({"status": "queued", "queue_position": 3}).encode())
     script.says("/readyz", (503, json.dumps({"reason": "The model file is gone."}).encode()))
     assert Watch(folder, "resp_x", after=-1, as_json=False, wait_seconds=None).run() == 0
-    assert capsys.readouterr().err == "perdure: resp_x is queued, place 3 in the queue: The model file is gone.\n"
+    assert capsys.readouterr().err == "perdure: resp_x is queued, 4th in the queue: The model file is gone.\n"
 
 
 def test_a_silence_while_it_is_written_needs_no_word(
@@ -204,3 +219,37 @@ def test_a_silence_while_it_is_written_needs_no_word(
     script.says(PATH, event(0, delta="Hi.") + KEEPALIVE + end(1) + DONE)
     assert Watch(folder, "resp_x", after=-1, as_json=False, wait_seconds=None).run() == 0
     assert capsys.readouterr() == ("Hi.\n", "")
+
+
+CUT: dict[tuple[int | None, int, int], str] = {
+    (7, 5, 7): "max_output_tokens, after 7 tokens",
+    (1, 5, 1): "max_output_tokens, after 1 token",
+    (None, 4068, 28): "the model's window is full, with 4,068 tokens of input and 28 of answer. ",
+    (100, 1, 99): "the model's window is full, with 1 token of input and 99 of answer. ",
+}
+
+
+@pytest.mark.parametrize("counts", CUT)
+def test_a_full_window_is_not_taken_for_the_bound_that_was_asked_for(
+    script: Script, folder: Scripted, capsys: pytest.CaptureFixture[str], counts: tuple[int | None, int, int]
+) -> None:
+    """It is full where the answer is shorter than that; then the remedy is another one."""
+    script.says(PATH, incomplete(*counts) + DONE)
+    assert Watch(folder, "resp_x", after=-1, as_json=False, wait_seconds=None).run() == 4
+    said = capsys.readouterr().err
+    assert said.startswith(f"perdure: resp_x ended incomplete: {CUT[counts]}")
+    assert ("PERDURE_WINDOW_TOKENS" in said) == ("window" in CUT[counts])
+
+
+def test_a_service_that_hangs_is_told_with_the_time_that_it_had() -> None:
+    """The system still accepts the connection, and nothing comes."""
+    with socket.create_server(("127.0.0.1", 0)) as hung, pytest.raises(Away) as away:
+        Service("127.0.0.1", hung.getsockname()[1], "token", 1, answer_seconds=0.05).get("/readyz")
+    assert str(away.value) == "The service has not answered for 0.05 s."
+
+
+def test_the_document_tells_the_times_that_a_service_has() -> None:
+    """A changed number is not forgotten there."""
+    told = (ROOT / "docs/reference/command-line.md").read_text()
+    assert f"A service has {contact.ANSWER_SECONDS:g} s to answer." in told
+    assert f"may be silent for {contact.SILENCE_SECONDS:g} s" in told
