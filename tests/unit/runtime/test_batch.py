@@ -84,14 +84,19 @@ def text_of(pieces: Sequence[Drawn]) -> str:
 
 @given(wanted=st.lists(st.integers(1, 500), min_size=1, max_size=ROWS_MAX))
 def test_rows_are_shared_so_that_nobody_stalls(wanted: list[int]) -> None:
-    """Everybody gets at least one, nobody more than he wants, none is wasted, and no one has much less than another
-    who could have had more.
-    """
+    """Nobody gets more than he wants, none is wasted, whoever draws has his row, and the fewest are served first."""
     given_rows = share(wanted, ROWS_MAX)
-    assert all(1 <= rows <= want for rows, want in zip(given_rows, wanted, strict=True))
+    assert all(0 <= rows <= want for rows, want in zip(given_rows, wanted, strict=True))
     assert sum(given_rows) == min(ROWS_MAX, sum(wanted))
-    held_back = [rows for rows, want in zip(given_rows, wanted, strict=True) if rows < want]
-    assert max(given_rows) - min(held_back, default=max(given_rows)) <= ROWS_MAX // 2
+    assert all(rows == 1 for rows, want in zip(given_rows, wanted, strict=True) if want == 1)
+    least_held_back = min((want for rows, want in zip(given_rows, wanted, strict=True) if rows < want), default=None)
+    if least_held_back is not None:
+        assert all(rows == 0 for rows, want in zip(given_rows, wanted, strict=True) if want > least_held_back)
+
+
+def test_of_equal_prompts_the_first_is_read_first() -> None:
+    """It is answered as soon as if it were alone."""
+    assert share([40, 40, 40], ROWS_MAX) == [ROWS_MAX, 0, 0]
 
 
 def test_no_call_has_more_rows_than_allowed(tiny: Model) -> None:

@@ -68,21 +68,18 @@ class _Text:
 
 
 def share(wanted: Sequence[int], room: int) -> list[int]:
-    """Divide `room` rows: everybody gets one, the rest goes evenly to those who want more.
+    """Divide `room` rows: those who want the fewest come first, of equals the one who came first.
 
-    `wanted` are at least 1 each, and at most `room` many. What is left over by even division goes to the first.
+    A text that is being drawn wants one row, so it never waits for a prompt; a short prompt does not wait for a long
+    one; and of several the first is answered as soon as if it were alone. The longest waits, but not for ever: who
+    passes it has a text to draw next, and no more can than there are slots.
+
+    `wanted` are at most `room` many.
     """
-    given = [1] * len(wanted)
-    left = room - len(wanted)
-    while left > 0:
-        hungry = [n for n, want in enumerate(wanted) if given[n] < want]
-        if not hungry:
-            break
-        portion = max(1, left // len(hungry))
-        for n in hungry[:left]:
-            more = min(portion, wanted[n] - given[n], left)
-            given[n] += more
-            left -= more
+    given = [0] * len(wanted)
+    for n in sorted(range(len(wanted)), key=wanted.__getitem__):
+        given[n] = min(wanted[n], room)
+        room -= given[n]
     return given
 
 
