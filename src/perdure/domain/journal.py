@@ -1,9 +1,10 @@
 """The journal of one response: which events follow what happens, and what a list of events adds up to.
 
 The event log is the snapshot. A `Journal` is a fold over it: `replay` rebuilds exactly the state that its writer
-had (but for `attempt`, which the row keeps: a retry of what nobody saw writes no event), so that a restart, a cancel or a retry can go on from the rows alone. The verbs (`claim`, `write`, `finish` ...)
-return the events to be stored, numbered on from the last one, and advance the state; a journal whose events were
-refused by the store is thrown away and replayed.
+had (but for `attempt`, which the row keeps: a retry of what nobody saw writes no event), so that a restart, a cancel
+or a retry can go on from the rows alone. The verbs (`claim`, `write`, `finish` ...) return the events to be stored,
+numbered on from the last one, and advance the state; a journal whose events were refused by the store is thrown away
+and replayed.
 """
 
 from collections.abc import Iterable, Sequence
