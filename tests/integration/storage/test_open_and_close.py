@@ -6,12 +6,24 @@ from pathlib import Path
 import apsw
 import pytest
 
-from perdure.domain.errors import RefusedToStart
+from perdure.domain.errors import QueueFull, RefusedToStart
 from perdure.domain.model import ModelCard
 from perdure.storage.sqlite import connection
 from perdure.storage.sqlite.store import SqliteStore
 from perdure.testing.faulty_vfs import Fault, FaultyDisk, registered
-from perdure.testing.store_steps import add_client, end, finished, found, grow, moved, new_task, running, submitted
+from perdure.testing.store_steps import (
+    add_client,
+    claim,
+    end,
+    finished,
+    found,
+    grow,
+    moved,
+    new_task,
+    running,
+    start,
+    submitted,
+)
 
 
 def files(folder: Path) -> list[str]:
@@ -33,6 +45,32 @@ def test_a_closed_store_is_one_file(tmp_path: Path) -> None:
         await found(store, "a")
         await store.close()
         assert files(tmp_path) == ["perdure.db"]
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("spoilt", [0, 7])
+def test_a_spoilt_length_of_the_queue_stops_nothing_and_is_mended_at_the_next_start(
+    tmp_path: Path, spoilt: int
+) -> None:
+    """Whatever a foreign hand has done to the number: work goes on, and the bound holds again afterwards."""
+
+    async def play() -> None:
+        store = await SqliteStore.open(tmp_path / "perdure.db")
+        client = await add_client(store)
+        waits, goes = await submitted(store, "waits", client), await submitted(store, "goes", client)
+        foreign = apsw.Connection(str(tmp_path / "perdure.db"))
+        foreign.execute("UPDATE service_config SET tasks_queued = ?", (spoilt,))
+        foreign.close()
+        await moved(store, await moved(store, goes, claim, start), end)
+        await moved(store, await submitted(store, "came", client), end)
+        await moved(store, waits, claim)
+        await submitted(store, "still", client)
+        await store.boot("b2", 9)
+        with pytest.raises(QueueFull):
+            await store.submit(new_task("over", client), 1)
+        await store.submit(new_task("fits", client), 2)
+        await store.close()
 
     asyncio.run(play())
 

@@ -28,6 +28,19 @@ async def test_of_two_who_move_a_task_from_one_state_one_is_stale(tmp_path: Path
         assert types(await stage.log(ident)) == ["created", "queued", "cancelled"]
 
 
+@pytest.mark.proves("P4")
+@scenario
+async def test_a_journal_is_read_from_the_rows_each_time(tmp_path: Path) -> None:
+    """A step that was refused has left nothing in memory: the next one has the number that the row gives out."""
+    async with opened(tmp_path) as stage:
+        ident = await stage.submit()
+        recorder = Recorder(stage.store, stage.clock, Wakeups())
+        task = await stage.store.task(ident)
+        assert task is not None
+        (await recorder.journal(task)).claim()  # and nobody writes it
+        assert (await recorder.journal(task)).claim()[0].seq == task.next_seq
+
+
 @scenario
 async def test_a_listener_is_woken_after_the_commit_and_not_before(tmp_path: Path) -> None:
     """Nobody hears of a step that a power cut could still take away."""

@@ -106,6 +106,20 @@ def test_a_template_that_rewrites_text_still_takes_ordinary_text(tiny: Model) ->
     assert shown(tiny, tokens) == "<|im_start|>assistant\nyes<|im_end|>\n<|im_start|>assistant"
 
 
+def test_conversations_of_one_length_are_told_apart_by_role_and_emptiness(tiny: Model) -> None:
+    """What is remembered of one must not be taken for the other, in whichever order they come."""
+    source = (
+        "{% for message in messages %}{% if message.content %}<|im_start|>{{ message.role }}\n"
+        "{{ message.content.split('</think>')[-1] }}<|im_end|>{% if message.role == 'system' %}<|im_end|>{% endif %}"
+        "{% endif %}{% endfor %}"
+    )
+    made = [Message("user", "Hello"), Message("user", ""), Message("system", "Hello"), Message("system", "")]
+    one = template(tiny, source)
+    for message in [*made, *reversed(made)]:
+        messages = [message, Message("user", "Good day")]
+        assert one.encode(messages) == template(tiny, source).encode(messages)
+
+
 def test_a_template_that_rewrites_text_refuses_control_tokens(tiny: Model) -> None:
     """It cannot be told any more whose words they are."""
     with pytest.raises(TemplateRefused, match="control token"):
