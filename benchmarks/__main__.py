@@ -20,7 +20,20 @@ ROOT = Path(__file__).parent.parent
 OUT = ROOT / "build" / "bench"
 PAGE = ROOT / "docs" / "explanation" / "performance.md"
 BEGIN, END = "<!-- figures of %s: begin -->", "<!-- figures of %s: end -->"
-NAMES = ("generation", "creates", "seen", "memory")
+NAMES = (
+    "generation",
+    "creates",
+    "seen",
+    "memory",
+    "store",
+    "sizes",
+    "start_up",
+    "retention_load",
+    "conditional",
+    "enqueue_peers",
+)
+BY_HAND = ("sizes_by_hand",)
+"""Those that run only when they are named."""
 
 
 def conditions(*, quick: bool) -> str:
@@ -32,13 +45,13 @@ def conditions(*, quick: bool) -> str:
     )
 
 
-def run(name: str, *, quick: bool) -> str:
+def run(name: str, *, quick: bool, size: int) -> str:
     """One benchmark in a data folder of its own, on the disk of this checkout; what it found, for a page."""
     OUT.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=OUT))
     about, began = conditions(quick=quick), time.monotonic()
     try:
-        result: Result = importlib.import_module(f"benchmarks.{name}").measure(Plan(folder, quick))
+        result: Result = importlib.import_module(f"benchmarks.{name}").measure(Plan(folder, quick, size))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     about += f" It took {time.monotonic() - began:.0f} s."
@@ -59,16 +72,17 @@ def write_page(name: str, text: str) -> None:
 def main() -> None:
     """Parse, run, print."""
     parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
-    parser.add_argument("--only", default=",".join(NAMES), help=f"which, with commas: {', '.join(NAMES)}")
+    parser.add_argument("--only", default=",".join(NAMES), help=f"which, with commas: {', '.join(NAMES + BY_HAND)}")
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a minute each, rougher figures")
     parser.add_argument("--write", action="store_true", help=f"put the tables into {PAGE.relative_to(ROOT)}")
+    parser.add_argument("--size", type=float, default=1e6, help="how many tasks `sizes_by_hand` makes")
     chosen = parser.parse_args()
     names = [name for name in chosen.only.split(",") if name]
-    if unknown := set(names) - set(NAMES):
+    if unknown := set(names) - set(NAMES + BY_HAND):
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))  # the services must go as well
     for name in names:
-        text = run(name, quick=chosen.quick)
+        text = run(name, quick=chosen.quick, size=int(chosen.size))
         print(f"## {name}\n\n{text}", flush=True)
         if chosen.write:
             write_page(name, text)

@@ -77,8 +77,11 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         held = self._held = self._held + data if self._held else data
         head = held.find(_END)
-        at = held.find(_LENGTH, 0, head)
-        if head < 0 or len(held) < head + 4 + int(held[at + len(_LENGTH) : held.index(b"\r", at)]):
+        if head < 0:
+            return
+        at = held.find(_LENGTH, 0, head)  # a 304 has none
+        length = int(held[at + len(_LENGTH) : held.index(b"\r", at)]) if at >= 0 else 0
+        if len(held) < head + 4 + length:
             return
         self._held = b""
         self._load.sizes.add(len(held) - head - 4)
@@ -86,7 +89,7 @@ class Connection(asyncio.Protocol):
         self.send()
 
 
-async def _run(question: dict[str, Any]) -> dict[str, Any]:
+async def run(question: dict[str, Any]) -> dict[str, Any]:
     load = Load(question["request"].encode(), question["total"])
     loop = asyncio.get_running_loop()
     pairs = [
@@ -118,7 +121,7 @@ def main() -> None:
     say({"ready": True})
     while question := heard():
         with asyncio.Runner(loop_factory=uvloop.Loop) as runner:
-            say(runner.run(_run(question)))
+            say(runner.run(run(question)))
 
 
 if __name__ == "__main__":

@@ -62,6 +62,12 @@ class Result:
     raw: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
+def percentiles(taken: Sequence[float]) -> dict[str, float]:
+    """What half of all do not exceed, and 99 of 100."""
+    ordered = sorted(taken)
+    return {"p50": ordered[len(ordered) // 2], "p99": ordered[int(len(ordered) * 0.99)]}
+
+
 def many(count: int, thing: str) -> str:
     """So many of a thing."""
     return f"{count} {thing}{'' if count == 1 else 's'}"

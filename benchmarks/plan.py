@@ -7,10 +7,12 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Plan:
-    """Where to put data (a folder of its own, removed afterwards), and how long it may take."""
+    """Where to put data (a folder of its own, removed afterwards), and how long it may take. `size` is for those that
+    run only by hand."""
 
     folder: Path
     quick: bool
+    size: int = 1_000_000
 
     def rounds(self, quick: int, full: int) -> int:
         """How many rounds."""

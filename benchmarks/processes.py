@@ -14,12 +14,12 @@ LEAVE_SECONDS = 10.0
 class Helper:
     """`python -m benchmarks.MODULE` in a process of its own: one JSON line asks, one JSON line answers.
 
-    Its first line, `hello`, says that it is ready.
+    Its first line, `hello`, says that it is ready. `python` is the interpreter of another environment, if need be.
     """
 
-    def __init__(self, module: str, *arguments: str) -> None:
+    def __init__(self, module: str, *arguments: str, python: str = sys.executable) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", f"benchmarks.{module}", *arguments],
+            [python, "-m", f"benchmarks.{module}", *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -28,10 +28,14 @@ class Helper:
 
     def ask(self, **question: Any) -> Any:
         """Ask, and wait for the answer."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(question) + "\n")
-        self.process.stdin.flush()
+        self.tell(**question)
         return self._answer()
+
+    def tell(self, **what: Any) -> None:
+        """Say something that needs no answer."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(what) + "\n")
+        self.process.stdin.flush()
 
     def _answer(self) -> Any:
         assert self.process.stdout is not None

@@ -2,29 +2,35 @@
 
 import asyncio
 import os
+import sys
 import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import uvloop
 
+from benchmarks.figures import percentiles
 from benchmarks.processes import heard, say
 from perdure.ambient.clock import SystemClock
 from perdure.ambient.names import RandomNames
 from perdure.api.create_body import CreateBody
+from perdure.bootstrap import SWITCH_SECONDS
 from perdure.domain.events import TEXT_DELTA, plain
 from perdure.domain.journal import Journal
 from perdure.domain.lifecycle import Status
 from perdure.domain.principal import ALL_SCOPES
 from perdure.domain.recovery import OnRestart
 from perdure.ports.storage import Change, NewTask
+from perdure.storage.sqlite import writer
 from perdure.storage.sqlite.store import SqliteStore
 
 COMMIT_BYTES = 24 * 1024
 """What a commit of one create forces to the disk: six pages."""
 
-_QUEUE_MAX = 1_000_000
+QUEUE_MAX = 1_000_000
 
 
 def new_tasks(body: str, client_id: int, count: int) -> list[NewTask]:
@@ -56,20 +62,46 @@ def new_tasks(body: str, client_id: int, count: int) -> list[NewTask]:
     return made
 
 
-async def _submits(path: Path, body: str, callers: int, total: int) -> dict[str, Any]:
-    store = await SqliteStore.open(path)
-    client_id = await store.add_client("bench", b"\x01" * 32, "bench", ALL_SCOPES, SystemClock().now())
-    waiting = iter(new_tasks(body, client_id, total))
+@contextmanager
+def batches() -> Generator[list[int]]:
+    """The sizes of the batches that are committed meanwhile, in order."""
+    sizes, commit_all = list[int](), writer.commit_all
+
+    def counted(connection: Any, operations: Sequence[Any]) -> Any:
+        sizes.append(len(operations))
+        return commit_all(connection, operations)
+
+    writer.commit_all = counted
+    try:
+        yield sizes
+    finally:
+        writer.commit_all = commit_all
+
+
+async def submits(store: SqliteStore, new: Sequence[NewTask], callers: int) -> dict[str, Any]:
+    """Submit them all from so many callers: the time of all, the processor time, and how long each caller waited."""
+    waiting, taken = iter(new), list[float]()
 
     async def caller() -> None:
         for task in waiting:
-            await store.submit(task, _QUEUE_MAX)
+            began = time.perf_counter()
+            await store.submit(task, QUEUE_MAX)
+            taken.append(time.perf_counter() - began)
 
     began, cpu = time.perf_counter(), time.process_time()
     await asyncio.gather(*(caller() for _ in range(callers)))
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+    return {"seconds": seconds, "cpu": cpu, "total": len(taken), **percentiles(taken)}
+
+
+async def _submits(path: Path, body: str, callers: int, total: int) -> dict[str, Any]:
+    store = await SqliteStore.open(path)
+    client_id = await store.add_client("bench", b"\x01" * 32, "bench", ALL_SCOPES, SystemClock().now())
+    new = new_tasks(body, client_id, total)
+    with batches() as sizes:
+        found = await submits(store, new, callers)
     await store.close()
-    return {"seconds": seconds, "cpu": cpu}
+    return {**found, "sizes": sizes}
 
 
 async def _commits(path: Path, count: int) -> list[float]:
@@ -79,7 +111,7 @@ async def _commits(path: Path, count: int) -> list[float]:
     client_id = await store.add_client("bench", b"\x01" * 32, "bench", ALL_SCOPES, now)
     body = '{"model":"m","input":"hello","background":true}'
     [new] = new_tasks(body, client_id, 1)
-    await store.submit(new, _QUEUE_MAX)
+    await store.submit(new, QUEUE_MAX)
     found = await store.task(new.ident)
     assert found is not None
     task_id, seq = found.id, found.next_seq
@@ -95,17 +127,17 @@ async def _commits(path: Path, count: int) -> list[float]:
     return taken
 
 
-def forced_writes(path: Path, count: int) -> float:
+def forced_writes(path: Path, count: int, size: int = COMMIT_BYTES) -> float:
     """Seconds for `count` writes of a commit's size, each forced to the disk: what no store on it can beat alone."""
-    block = os.urandom(COMMIT_BYTES)
+    block = os.urandom(size)
     file = os.open(path, os.O_RDWR | os.O_CREAT)
     try:
         for number in range(8):  # room first: a file that grows forces its length to the disk as well
-            os.pwrite(file, block, number * COMMIT_BYTES)
+            os.pwrite(file, block, number * size)
         os.fsync(file)
         began = time.perf_counter()
         for number in range(count):
-            os.pwrite(file, block, number % 8 * COMMIT_BYTES)
+            os.pwrite(file, block, number % 8 * size)
             os.fdatasync(file)
         return time.perf_counter() - began
     finally:
@@ -115,11 +147,12 @@ def forced_writes(path: Path, count: int) -> float:
 
 def main() -> None:
     """Answer questions until there are no more."""
+    sys.setswitchinterval(SWITCH_SECONDS)  # as the service has it
     say({"ready": True})
     while question := heard():
         path = Path(question["path"])
         if question["what"] == "disk":
-            say({"seconds": forced_writes(path, question["total"])})
+            say({"seconds": forced_writes(path, question["total"], question.get("bytes", COMMIT_BYTES))})
             continue
         with asyncio.Runner(loop_factory=uvloop.Loop) as runner:
             if question["what"] == "commits":

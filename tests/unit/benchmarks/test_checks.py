@@ -48,7 +48,7 @@ def test_figures_go_between_their_marks(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_page_has_a_place_for_every_benchmark() -> None:
     """`make bench WRITE=1` finds its marks."""
     page = program.PAGE.read_text()
-    for name in program.NAMES:
+    for name in (*program.NAMES, *program.BY_HAND):
         assert page.count(program.BEGIN % name) == page.count(program.END % name) == 1
 
 
