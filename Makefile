@@ -5,9 +5,15 @@ SHELL := /bin/bash
 PYTHON ?= python3
 UV := .tools/bin/uv
 BIN := .venv/bin
-KILLS ?= 50
+KILLS ?= $(if $(STORE),0,50)
 TALLY ?= build/soak/kills.jsonl
 SEED ?= 0
+STORE_PROOFS := $(addprefix tests/integration/storage/test_,model.py power_cut.py kill.py faults_in_service.py)
+# Peers are set up only for the benchmark that needs them.
+WITH_PEERS := $(if $(ONLY),$(if $(findstring enqueue_peers,$(ONLY)),.peers/.done),.peers/.done)
+
+# Tests fill small disks and take the network away. Who is not root does so in namespaces of his own.
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo unshare --map-root-user --mount)
 
 .PHONY: help setup setup-dev run test demo check soak mutants bench lock clean
 
@@ -23,7 +29,7 @@ run: setup ## serve the bundled model on 127.0.0.1:8383; options: make run ARGS=
 
 test: setup-dev ## all checks and tests
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest -n 3 --conformance
+	$(AS_ROOT) $(BIN)/python -m pytest -n 3 --conformance
 
 demo: setup-dev ## kill the server in the middle of a sentence and read on
 	@$(BIN)/python examples/survive_kill.py
@@ -34,23 +40,24 @@ check: setup-dev ## lint, types, layers
 	$(BIN)/lint-imports
 	$(BIN)/basedpyright
 
-soak: setup-dev ## kill at random, so often in all: make soak KILLS=300; one round alone: ROUND=17; at every line: STEPS=2
-	@$(BIN)/python -m tests.system.kills.soak --kills $(KILLS) --tally $(TALLY) --seed $(SEED) $(if $(ROUND),--round $(ROUND))
+soak: setup-dev ## kill at random, so often in all: make soak KILLS=300; one round alone: ROUND=17; at every line: STEPS=2; the store alone, ten times the tests: STORE=10
+	@$(if $(filter-out 0,$(KILLS))$(ROUND),$(BIN)/python -m tests.system.kills.soak --kills $(KILLS) --tally $(TALLY) --seed $(SEED) $(if $(ROUND),--round $(ROUND)))
 	@$(if $(STEPS),$(BIN)/python -m pytest -n 2 tests/integration/failpoints/test_every_step.py --failpoints=$(STEPS))
+	@$(if $(STORE),$(BIN)/python -m pytest -n 2 $(STORE_PROOFS) --store-soak=$(STORE) --store-seed=$(SEED) --hypothesis-seed=$(SEED))
 
 mutants: setup-dev ## break the program on purpose: each fault must turn its test red
 	@$(BIN)/python tools/mutants.py $(FAULTS)
 
-bench: setup-dev ## measure against peers: make bench ONLY=creates QUICK=1 WRITE=1
-	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick) $(if $(WRITE),--write)
+bench: setup-dev $(WITH_PEERS) ## measure against peers: make bench ONLY=creates QUICK=1 WRITE=1
+	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick) $(if $(WRITE),--write) $(if $(SIZE),--size $(SIZE))
 
 lock: .tools/.done ## resolve requirements/*.in anew
-	for name in tools run model dev; do \
+	for name in tools run model dev bench; do \
 	  $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
 	    $$([ $$name = model ] && echo --no-deps) requirements/$$name.in -o requirements/$$name.lock || exit 1; done
 
 clean: ## remove everything that was set up
-	rm -rf .venv .tools .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .tools .peers .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 # Hashes are checked on every install, so a registry cannot hand out anything but what was tested.
 .tools/.done: requirements/tools.lock
@@ -74,4 +81,11 @@ clean: ## remove everything that was set up
 .venv/.dev: .venv/.run requirements/dev.lock
 	@echo "Setting up what checks, tests and the demo need (about 370 MB more) ..."
 	@$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements/dev.lock
+	@touch $@
+
+# What `make bench ONLY=enqueue_peers` compares with, apart from the product's own environment.
+.peers/.done: .tools/.done requirements/bench.lock
+	@echo "Setting up the peers of a benchmark in .peers (about 70 MB) ..."
+	@[ -x .peers/bin/python ] || $(PYTHON) -m venv .peers
+	@$(UV) pip install --quiet --compile-bytecode --python .peers/bin/python --require-hashes -r requirements/bench.lock
 	@touch $@

@@ -23,9 +23,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     parser.addoption("--stops", type=int, default=50, help="how many SIGTERMs the stop test sends")
     parser.addoption(
+        "--store-soak",
+        type=int,
+        default=1,
+        metavar="TIMES",
+        help="so many times the usual mixtures of calls, power cuts and kills of the store, drawn by --store-seed",
+    )
+    parser.addoption("--store-seed", type=int, default=0, help="what these are drawn by")
+    parser.addoption(
         "--conformance",
         action="store_true",
         help="fail unless every test that docs/conformance.md names ran and passed",
+    )
+
+
+ORDER = ("system", "integration")
+"""Tests in these folders take long: they come first, so that at the end all workers have something to do."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Bring the tests into that order; those of one file stay together."""
+    items.sort(
+        key=lambda item: next((n for n, name in enumerate(ORDER) if f"tests/{name}/" in item.nodeid), len(ORDER))
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 # Before their first import, so that a failing contract shows what it compared.
-pytest.register_assert_rewrite("perdure.testing.store_contract", "perdure.testing.store_steps")
+pytest.register_assert_rewrite("perdure.testing.contract", "perdure.testing.store_steps")
 
 from perdure.runtime.llamacpp.bundled import MISSING, find_bundled  # noqa: E402 -- see above
 from perdure.testing.tiny_gguf import write_tiny_model  # noqa: E402 -- see above

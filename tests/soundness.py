@@ -36,6 +36,12 @@ def unsound(path: Path) -> list[str]:
         return found
 
 
+def damage(path: Path) -> list[str]:
+    """What is wrong with the file itself and with what its rows count and point to."""
+    with _opened(path) as connection:
+        return list(_file(connection))
+
+
 def idents(path: Path) -> list[str]:
     """The names of all tasks, hidden or not, in the order of their submit."""
     with _opened(path) as connection:

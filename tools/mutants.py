@@ -141,8 +141,8 @@ def probe(base: Path, folder: Path) -> None:
 
 def pytest(copy: Path, tests: Sequence[str], options: Sequence[str] = ()) -> Run:
     """Run tests in a copy. Whatever they have started ends with them."""
-    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=short", "-p", "no:cacheprovider"]
-    command += [f"--basetemp={copy / 'tmp'}", *options, *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=short", "--show-capture=no"]
+    command += ["-p", "no:cacheprovider", f"--basetemp={copy / 'tmp'}", *options, *tests]
     begin = time.monotonic()
     process = subprocess.Popen(
         command,

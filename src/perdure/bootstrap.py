@@ -4,26 +4,35 @@ import asyncio
 import contextlib
 import errno
 import hashlib
+import logging
 import os
 import signal
 import socket
 import sys
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 import uvicorn
 
 from perdure import __version__
-from perdure.ambient import log
+from perdure.ambient import file_system, log
 from perdure.ambient.clock import SystemClock
 from perdure.ambient.folder import DataFolder, write_private
 from perdure.ambient.names import RandomNames
 from perdure.api.app import build_app
-from perdure.domain.errors import ModelUnavailable, PerdureError, RefusedToStart
+from perdure.domain.errors import (
+    ModelUnavailable,
+    PerdureError,
+    RefusedToStart,
+    StorageDamaged,
+    StorageFailed,
+    StorageFull,
+)
 from perdure.domain.principal import ALL_SCOPES, OWNER
 from perdure.engine.engine import Engine
 from perdure.engine.wakeups import unless
@@ -32,12 +41,18 @@ from perdure.ports.storage import Store
 from perdure.runtime.llamacpp import bundled
 from perdure.runtime.llamacpp.supervisor import LlamaRuntime, ModelFile
 from perdure.settings import Settings
+from perdure.storage.sqlite.faults import damaged_at_start
 from perdure.storage.sqlite.store import SqliteStore
 
 BACKLOG = 2048
 SWITCH_SECONDS = 0.0005
+LAST_LINE_SECONDS = 1.0
 EXIT_DRAINED = 0
 EXIT_BUDGET_EXHAUSTED = 3
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -50,33 +65,30 @@ class Started:
     left_over: int
 
 
-class Budget:
-    """The time that each stage of the stop may take.
+@contextmanager
+def stage(name: str, seconds: float) -> Generator[None]:
+    """Bound a stage of the stop: what is done inside may take so long.
 
-    A stage that does not end in time ends the process, on a thread of its own since the event loop may be what hangs.
-    The database is then left open on purpose: to close it under work that still runs would turn sound work into
-    errors. Its log stays beside it, whole, and the next start reads it.
+    One that does not end in time ends the process, on a thread of its own since the event loop may be what hangs. The
+    database is then left open on purpose: to close it under work that still runs would turn sound work into errors.
+    Its log stays beside it, whole, and the next start reads it.
     """
+    timer = threading.Timer(seconds, _give_up, (name,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
 
-    @contextmanager
-    def stage(self, name: str, *, extra_seconds: float = 0.0) -> Generator[None]:
-        """Bound what is done inside."""
-        timer = threading.Timer(self._seconds + extra_seconds, self._give_up, (name,))
-        timer.daemon = True
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-
-    def _give_up(self, name: str) -> None:
-        try:
-            log.event("the time to stop ran out; the database was not closed", stage=name)
-        finally:
-            os._exit(EXIT_BUDGET_EXHAUSTED)
+def _give_up(name: str) -> None:
+    line = f"the time to stop ran out in the stage {name!r}; the database was not closed"
+    # On a thread that nothing waits for: whoever should read standard error may be what hangs.
+    telling = threading.Thread(target=_log.error, args=(line,), daemon=True)
+    telling.start()
+    telling.join(LAST_LINE_SECONDS)
+    os._exit(EXIT_BUDGET_EXHAUSTED)
 
 
 class Listener(uvicorn.Server):
@@ -126,13 +138,16 @@ async def serve(settings: Settings, announce: Callable[[Started], None]) -> int:
         loop.add_signal_handler(number, stop.on_signal)
     clock, names = SystemClock(), RandomNames()
     files = _model_files(settings)
+    file_system.refuse_unsafe(settings.folder, allow_network=settings.allow_network_folder)
     with DataFolder(settings.folder), _bind(settings) as listening:
-        async with _opened(settings, files) as (store, runtime):
-            await _ensure_owner(settings.token_file, store, clock, names)
-            if settings.model is not None:
-                await unless(stop.asked, _require(runtime))
-            engine = _engine(settings, store, runtime, clock, names)
-            left = await unless(stop.asked, engine.start())
+        async with _opened(settings, files, clock, stop) as (store, runtime):
+            with _whole(settings.database):
+                owner = _ensure_owner(settings.token_file, store, clock, names)
+                await _to_its_end(owner, "start", settings.stop_database_seconds, stop)
+                if settings.model is not None:
+                    await unless(stop.asked, _require(runtime))
+                engine = _engine(settings, store, runtime, clock, names)
+                left = await unless(stop.asked, engine.start())
             if left is not None:
                 started = Started(_url(listening), _model_name(settings), settings.token_file, left)
                 await _listen(settings, engine, names, listening, stop, lambda: _tell(settings, started, announce))
@@ -149,6 +164,7 @@ async def _listen(
     tell: Callable[[], None],
 ) -> None:
     """Answer until the wish to stop, then see the callers off and the work under way to a good place."""
+    work_seconds = settings.drain_seconds + settings.stop_work_seconds
     config = uvicorn.Config(
         build_app(engine, settings, __version__, names),
         http="httptools",
@@ -158,21 +174,20 @@ async def _listen(
         access_log=False,
         server_header=False,
         proxy_headers=False,  # nobody's word for where a request came from
-        timeout_graceful_shutdown=int(settings.drain_seconds + settings.close_seconds) + 1,
+        timeout_graceful_shutdown=int(work_seconds + settings.stop_callers_seconds) + 1,
     )
     listener = Listener(config, tell)
     serving = asyncio.create_task(listener.serve([listening]), name="listen")
     asked = asyncio.create_task(stop.asked.wait(), name="stop")
     await asyncio.wait((serving, asked), return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
-    budget = Budget(settings.close_seconds)
     engine.drain()
     listener.should_exit = True
     log.event("stopping: work under way may end first; a second signal ends the wait", seconds=settings.drain_seconds)
-    with budget.stage("work under way", extra_seconds=settings.drain_seconds):
+    with stage("work under way", work_seconds):
         await _finish(engine, stop, settings.drain_seconds)
-    with budget.stage("callers"):
-        await asyncio.wait((serving,), timeout=settings.close_seconds / 2)
+    with stage("callers", settings.stop_callers_seconds):
+        await asyncio.wait((serving,), timeout=settings.stop_callers_seconds / 2)
         listener.force_exit = True  # whoever has not finished sending or reading by now is cut off
         await serving
     with contextlib.suppress(OSError):
@@ -186,9 +201,12 @@ async def _finish(engine: Engine, stop: Stop, seconds: float) -> None:
 
 
 @asynccontextmanager
-async def _opened(settings: Settings, files: Sequence[ModelFile]) -> AsyncGenerator[tuple[Store, LlamaRuntime]]:
+async def _opened(
+    settings: Settings, files: Sequence[ModelFile], clock: Clock, stop: Stop
+) -> AsyncGenerator[tuple[Store, LlamaRuntime]]:
     """The store and the runtime; on the way out the runtime goes first, the store's writing connection last."""
-    store = await SqliteStore.open(settings.database)
+    opening = SqliteStore.open(settings.database, clock=clock, bytes_max=settings.database_max_bytes)
+    store = await _to_its_end(opening, "opening of the database", settings.stop_database_seconds, stop)
     runtime = LlamaRuntime(
         files,
         slots=settings.slots,
@@ -197,18 +215,29 @@ async def _opened(settings: Settings, files: Sequence[ModelFile]) -> AsyncGenera
         memory_max_bytes=settings.kv_memory_max_bytes,
         log=log.event,
     )
-    budget = Budget(settings.close_seconds)
     runtime.start()
     keeping = asyncio.create_task(_keep_models(files, store, runtime), name="keep models")
     try:
         yield store, runtime
     finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
-        with budget.stage("model processes"):
+        with stage("model processes", settings.stop_models_seconds):
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
             await runtime.close()
-        with budget.stage("database"):
+        with stage("database", settings.stop_database_seconds):
             await store.close()
+
+
+async def _to_its_end(work: Coroutine[Any, Any, T], name: str, seconds: float, stop: Stop) -> T:
+    """The result of a part of the start that is not given up half way. Whoever wishes to stop meanwhile waits for it,
+    but no longer than for a stage of the stop."""
+    begun, asked = asyncio.ensure_future(work), asyncio.ensure_future(stop.asked.wait())
+    try:
+        await asyncio.wait((begun, asked), return_when=asyncio.FIRST_COMPLETED)
+        with contextlib.nullcontext() if begun.done() else stage(name, seconds):
+            return await begun
+    finally:
+        asked.cancel()
 
 
 async def _keep_models(files: Sequence[ModelFile], store: Store, runtime: LlamaRuntime) -> None:
@@ -231,11 +260,27 @@ def _engine(settings: Settings, store: Store, runtime: LlamaRuntime, clock: Cloc
         runtime,
         clock,
         names,
-        log.fault,
+        _fault,
         boot=names.ident(clock.now()),
         queue_max=settings.queue_max_tasks,
         crashes_max=settings.crashes_max,
+        retention_seconds=settings.retention_seconds,
     )
+
+
+def _fault(doing: str, error: BaseException) -> None:
+    """Tell of what went wrong, but for trouble with the disk: the store tells of that itself, once."""
+    if not isinstance(error, StorageFull | StorageFailed):
+        log.fault(doing, error)
+
+
+@contextmanager
+def _whole(database: Path) -> Generator[None]:
+    """Name the file when damage is met before anybody could be answered."""
+    try:
+        yield
+    except StorageDamaged as error:
+        raise damaged_at_start(database, str(error.__cause__)) from error
 
 
 def _model_files(settings: Settings) -> list[ModelFile]:

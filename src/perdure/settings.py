@@ -28,6 +28,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """One frozen object; durations in seconds, sizes in bytes."""
 
     data: str = msgspec.field(default_factory=_default_folder)
+    allow_network_folder: bool = False
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8383
     model: str | None = None
@@ -40,8 +41,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     crashes_max: Annotated[int, Meta(ge=1)] = limits.CRASHES_MAX
     on_restart_background: OnRestart = OnRestart.RESUME
     on_restart_foreground: OnRestart = OnRestart.FAIL
+    retention_days: Annotated[float, Meta(gt=0, le=36_500)] | Literal["forever"] = limits.RETENTION_DAYS_DEFAULT
+    database_max_bytes: Annotated[int, Meta(ge=limits.DATABASE_MAX_BYTES_MIN)] | None = None
     drain_seconds: Annotated[float, Meta(ge=0, le=3600)] = 8.0
-    close_seconds: Annotated[float, Meta(gt=0, le=3600)] = 10.0
+    stop_work_seconds: Annotated[float, Meta(gt=0, le=3600)] = 10.0
+    stop_callers_seconds: Annotated[float, Meta(gt=0, le=3600)] = 10.0
+    stop_models_seconds: Annotated[float, Meta(gt=0, le=3600)] = 10.0
+    stop_database_seconds: Annotated[float, Meta(gt=0, le=3600)] = 10.0
     log_level: Literal["debug", "info", "warning", "error"] = "info"
 
     @property
@@ -58,6 +64,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def database(self) -> Path:
         """The one file that holds the state."""
         return self.folder / "perdure.db"
+
+    @property
+    def retention_seconds(self) -> float | None:
+        """How long finished responses stay; None is for ever."""
+        return None if self.retention_days == "forever" else self.retention_days * 24 * 3600
 
     @property
     def token_file(self) -> Path:
@@ -99,7 +110,7 @@ def load(given: Mapping[str, object], environ: Mapping[str, str] = os.environ) -
 def _told(error: str) -> str:
     """Why a value does not fit, in the words of people where the library names its types."""
     if error.endswith("got `str`"):
-        for kind, meant in (("int", "a whole number"), ("float", "a number")):
+        for kind, meant in (("int", "a whole number"), ("float", "a number"), ("bool", "true or false")):
             if error.startswith(f"Expected `{kind}`"):
                 return f", which is not {meant}"
     return f": {error[:1].lower()}{error[1:]}"

@@ -12,6 +12,7 @@ from perdure.ambient.names import RandomNames
 from perdure.api import fields
 from perdure.api.app import build_app
 from perdure.cli.app import build_parser
+from perdure.cli.failures import EXIT_DAMAGED
 from perdure.domain import events, limits
 from perdure.domain.journal import Journal
 from perdure.domain.model import Message
@@ -22,6 +23,7 @@ from perdure.runtime.llamacpp.plan import WINDOW_SMALL_TOKENS
 from perdure.settings import PREFIX, Settings
 from perdure.storage.sqlite.connection import LOG_SIZE_MAX_BYTES
 from perdure.storage.sqlite.log import LOG_MAX_PAGES
+from perdure.storage.sqlite.whole import CHECKED_MAX_BYTES
 from perdure.storage.sqlite.writer import BATCH_MAX_OPERATIONS
 from tests.docs.repository import REFERENCE, ROOT, codes, rows, section
 
@@ -31,13 +33,17 @@ SETTINGS = msgspec.structs.fields(Settings)
 def bounds(name: str) -> str:
     """The bounds of a setting as the document writes them."""
     hint = get_type_hints(Settings, include_extras=True)[name]
-    for meta in (each for each in get_args(hint) if isinstance(each, msgspec.Meta)):
-        if meta.gt is not None:
-            return f"above {meta.gt}, to {meta.le}"
-        return f"{meta.ge} to {meta.le}" if meta.le is not None else f"at least {meta.ge}"
-    options = tuple(OnRestart) if hint is OnRestart else get_args(hint)
-    words = [str(option) for option in options if isinstance(option, str)]
-    return ", ".join(f"`{word}`" for word in words)
+    options = [each for part in (hint, *get_args(hint)) for each in get_args(part)]
+    words = [f"`{option}`" for option in (OnRestart if hint is OnRestart else options) if isinstance(option, str)]
+    for meta in (each for each in options if isinstance(each, msgspec.Meta)):
+        return ", or ".join([_range(meta), *words])
+    return ", ".join(words)
+
+
+def _range(meta: msgspec.Meta) -> str:
+    if meta.gt is not None:
+        return f"above {meta.gt}, to {meta.le}"
+    return f"{meta.ge} to {meta.le}" if meta.le is not None else f"at least {meta.ge}"
 
 
 def default(field: msgspec.structs.FieldInfo) -> str:
@@ -193,7 +199,15 @@ PHRASES = {
         f"`crashes_max` ({limits.CRASHES_MAX})",
         f"goes {limits.EPHEMERAL_KEEP_SECONDS} seconds after its end",
         f"`drain_seconds` ({Settings().drain_seconds:g})",
-        f"`close_seconds` ({Settings().close_seconds:g})",
+        f"`stop_work_seconds` ({Settings().stop_work_seconds:g})",
+        f"`stop_callers_seconds` ({Settings().stop_callers_seconds:g})",
+        f"`stop_models_seconds` ({Settings().stop_models_seconds:g})",
+        f"`stop_database_seconds` ({Settings().stop_database_seconds:g})",
+    ],
+    "reference/command-line.md": [
+        f"up to {CHECKED_MAX_BYTES // 2**20} MiB is looked through",
+        f"exit code {EXIT_DAMAGED}",
+        f"| {EXIT_DAMAGED} |",
     ],
     "reference/events.md": [f"After {limits.KEEPALIVE_SECONDS:g} seconds of silence"],
     "reference/settings.md": [f"narrows to {WINDOW_SMALL_TOKENS:,} tokens"],

@@ -373,6 +373,7 @@ def test_an_accepted_question_is_named_although_nobody_reads_the_output(tiny_ser
 @pytest.mark.parametrize("words", [["tasks"], ["tasks", "--json"]], ids=" ".join)
 def test_output_that_cannot_be_written_is_one_line(tiny_server: Server, words: list[str]) -> None:
     """A full disk."""
+    tiny_server.create(background=True, max_output_tokens=1)
     with Path("/dev/full").open("wb") as full:
         got = on(tiny_server, *words, stdout=full)
     assert got.returncode == 1

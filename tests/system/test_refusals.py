@@ -11,10 +11,11 @@ from pathlib import Path
 import apsw
 import pytest
 
+from perdure.cli.failures import EXIT_DAMAGED, EXIT_FAILED
 from tests.system.server import COMMAND, Server
 
 
-def refused(*options: str, **env: str) -> str:
+def refused(*options: str, code: int = EXIT_FAILED, **env: str) -> str:
     """The one line of a start that is refused."""
     ended = subprocess.run(
         [str(COMMAND), "serve", *options],
@@ -24,7 +25,7 @@ def refused(*options: str, **env: str) -> str:
         env=os.environ | env,
         check=False,
     )
-    assert ended.returncode == 1, ended
+    assert ended.returncode == code, ended
     assert ended.stdout == ""
     (line,) = ended.stderr.strip().splitlines()
     assert line.startswith("perdure: ")
@@ -80,7 +81,7 @@ def test_damaged_model(tmp_path: Path, tiny_model: Path) -> None:
 def test_not_a_database(tmp_path: Path) -> None:
     """A file that is no database is named and left alone."""
     (tmp_path / "perdure.db").write_bytes(b"something else entirely" * 100)
-    line = refused("--data", str(tmp_path), "--port", "0")
+    line = refused("--data", str(tmp_path), "--port", "0", code=EXIT_DAMAGED)
     assert "perdure.db" in line
     assert (tmp_path / "perdure.db").read_bytes() == b"something else entirely" * 100
 

@@ -79,7 +79,7 @@ def test_work_that_ends_within_the_time_is_finished_first(tmp_path: Path, tiny_m
 @pytest.mark.proves("D3", "D5")
 def test_a_stop_that_hangs_says_where_and_leaves_the_database_alone(tmp_path: Path, tiny_model: Path) -> None:
     """When the time runs out the exit code is 3, the line names the stage, and nothing is lost."""
-    with Server(tmp_path / "data", tiny_model, drain_seconds=0, close_seconds=0.5).start() as server:
+    with Server(tmp_path / "data", tiny_model, drain_seconds=0, stop_work_seconds=0.5).start() as server:
         found = server.create(max_output_tokens=1000)["id"]
         server.reaches(found, "running")
         child = server.engine_child()
@@ -132,7 +132,7 @@ def test_a_stop_while_it_starts_is_heard(tmp_path: Path) -> None:
 
 def test_a_stop_does_not_wait_for_a_request_that_never_ends(tmp_path: Path, tiny_model: Path) -> None:
     """Half a body: whoever sends it is cut off in time, and the stop is in order."""
-    with Server(tmp_path / "data", tiny_model, drain_seconds=0, close_seconds=3).start() as server:
+    with Server(tmp_path / "data", tiny_model, drain_seconds=0, stop_callers_seconds=3).start() as server:
         caller = Caller(server, tail_bytes=10)
         assert server.http.get("/readyz").status_code == 200
         assert server.terminate() == 0

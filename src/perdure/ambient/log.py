@@ -19,6 +19,7 @@ def configure(level: str) -> None:
     global _least  # noqa: PLW0603 -- a process has one standard error, and so one log
     _least = _LEVELS[level]
     logging.basicConfig(handlers=[_Others()], level=logging.WARNING, force=True)
+    logging.getLogger("perdure").setLevel(logging.INFO)  # what a library has to say below a warning is its own
 
 
 class _Others(logging.Handler):

@@ -7,18 +7,24 @@ from litestar.types import Receive, Scope, Send
 
 Header = tuple[bytes, bytes]
 
-JSON_TYPE: Header = (b"content-type", b"application/json")
+JSON = "application/json"
 
 
 class Answer:
-    """An ASGI application that sends one JSON body."""
+    """An ASGI application that sends one body, JSON unless it says otherwise."""
 
     __slots__ = ("body", "headers", "status")
 
-    def __init__(self, body: bytes, status: int = 200, headers: Iterable[Header] = ()) -> None:
+    def __init__(
+        self, body: bytes, status: int = 200, headers: Iterable[Header] = (), media_type: str = JSON
+    ) -> None:
         self.body = body
         self.status = status
-        self.headers: list[Header] = [JSON_TYPE, (b"content-length", b"%d" % len(body)), *headers]
+        self.headers: list[Header] = [
+            (b"content-type", media_type.encode()),
+            (b"content-length", b"%d" % len(body)),
+            *headers,
+        ]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 -- ASGI's signature
         """Send it."""

@@ -6,13 +6,15 @@ from litestar import Litestar, Request, Response
 from litestar.types import ControllerRouterHandler
 
 from perdure.api import auth, errors, openapi
+from perdure.api.conditional import Conditional
 from perdure.api.create_body import CreateBody
 from perdure.api.gate import Gate, reported
 from perdure.api.health import Health
 from perdure.api.hosts import Hosts
+from perdure.api.metrics import Metrics
 from perdure.api.models import Models
 from perdure.api.responses import Responses
-from perdure.api.service import ServiceFacts
+from perdure.api.service import ServiceRoute
 from perdure.api.tasks import Tasks
 from perdure.engine.service import Service
 from perdure.ports.ambient import Names
@@ -22,11 +24,13 @@ from perdure.settings import Settings
 def build_app(service: Service, settings: Settings, version: str, names: Names) -> Litestar:
     """The application that serves `service` over HTTP. `names` draws the seed of requests that bring none."""
     create_body = CreateBody(settings.on_restart_background, settings.on_restart_foreground, names.seed)
+    conditional = Conditional(service, version)
     handlers: list[ControllerRouterHandler] = [
-        *Responses(service, create_body, settings.body_max_bytes).routes(),
-        *Tasks(service).routes(),
-        *Models(service).routes(),
-        *ServiceFacts(service, version).routes(),
+        *Responses(service, conditional, create_body, settings.body_max_bytes).routes(),
+        *Tasks(service, conditional).routes(),
+        *Models(service, conditional).routes(),
+        *ServiceRoute(service, version).routes(),
+        *Metrics(service, version).routes(),
         *Health(service).routes(),
     ]
     app = Litestar(

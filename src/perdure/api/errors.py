@@ -75,6 +75,8 @@ def _headers(error: PerdureError, status: int) -> tuple[Header, ...]:
     if isinstance(error, LeftRunning):
         # The official clients repeat a 503 by themselves, and a repeated create would be a second response.
         return ((b"x-should-retry", b"false"),)
+    if isinstance(error, kinds.StorageDamaged):
+        return ((b"x-should-retry", b"false"),)  # it stays so until somebody has brought a backup back
     return _HEADERS.get(status, ())
 
 

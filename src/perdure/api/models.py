@@ -1,5 +1,6 @@
 """The models that can be asked."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -7,10 +8,9 @@ from litestar import Request, get
 from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
-from perdure.api.answers import encoded
 from perdure.api.auth import needs
+from perdure.api.conditional import Conditional
 from perdure.api.query import Query
-from perdure.domain.errors import NotFound
 from perdure.domain.model import ModelCard
 from perdure.domain.principal import Scope
 from perdure.engine.service import Service
@@ -35,8 +35,9 @@ class Model(msgspec.Struct, frozen=True):
 class Models:
     """The routes under `/v1/models`."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, conditional: Conditional) -> None:
         self._service = service
+        self._conditional = conditional
 
     def routes(self) -> list[HTTPRouteHandler]:
         """The handlers."""
@@ -49,19 +50,17 @@ class Models:
     async def listed(self, request: Request[Any, Any, Any]) -> ASGIApp:
         """Every model."""
         Query(request)
-        data = [_shown(card) for card in await self._service.models()]
-        return encoded({"object": "list", "data": data})
+        return await self._conditional(request, self._service.models(), _listed)
 
     async def one(self, request: Request[Any, Any, Any]) -> ASGIApp:
         """One model."""
         Query(request)
-        name = request.path_params["model"]
-        for card in await self._service.models():
-            if card.name == name:
-                return encoded(_shown(card))
-        raise NotFound(
-            "There is no model of that name; GET /v1/models lists them.", param="model", code="model_not_found"
-        )
+        model = self._service.model(request.path_params["model"])
+        return await self._conditional(request, model, lambda card: msgspec.json.encode(_shown(card)))
+
+
+def _listed(cards: Sequence[ModelCard]) -> bytes:
+    return msgspec.json.encode({"object": "list", "data": [_shown(card) for card in cards]})
 
 
 def _shown(card: ModelCard) -> Model:

@@ -29,6 +29,27 @@ def _answers(ok: Part, *statuses: int) -> Part:
     return {"200": ok, **errors}
 
 
+def _kept(ok: Part, *statuses: int) -> Part:
+    """The answers of a conditional read."""
+    return {**_answers({**ok, "headers": _VALIDATORS}, *statuses), "304": _NOT_MODIFIED}
+
+
+_VALIDATORS: Part = {
+    "ETag": {
+        "description": "Stands for this answer. Missing where something was written during the read, and on streams.",
+        "schema": {"type": "string"},
+    },
+    "Cache-Control": {"description": "`private, no-cache`.", "schema": {"type": "string"}},
+}
+_NOT_MODIFIED: Part = {"description": "The answer of this `ETag` still holds.", "headers": _VALIDATORS}
+_IF_NONE_MATCH: Part = {
+    "name": "If-None-Match",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "The `ETag` of an answer that the client has.",
+}
+
 _ERRORS = {
     400: "The request cannot be accepted as it stands.",
     401: "No token, or one that names no client.",
@@ -64,8 +85,9 @@ OPERATIONS: Mapping[str, Part] = {
                 "Send the events, from the first or after the cursor.",
             ),
             _query("starting_after", _CURSOR, "With `stream`: only events with higher numbers."),
+            _IF_NONE_MATCH,
         ],
-        "responses": _answers(_json("The response, or its events.", "Response", _SSE), 404),
+        "responses": _kept(_json("The response, or its events.", "Response", _SSE), 404),
     },
     "cancel_response": {
         "summary": "Cancel a background response",
@@ -91,12 +113,14 @@ OPERATIONS: Mapping[str, Part] = {
             ),
             _query("after", {"type": "string"}, "The id of the last task of the page before."),
             _query("order", {"enum": ["asc", "desc"], "default": "desc"}, "By the time of creation."),
+            _IF_NONE_MATCH,
         ],
-        "responses": _answers(_json("A page of tasks.", "TaskList"), 404),
+        "responses": _kept(_json("A page of tasks.", "TaskList"), 404),
     },
     "get_task": {
         "summary": "Read a task",
-        "responses": _answers(_json("The task.", "Task"), 404),
+        "parameters": [_IF_NONE_MATCH],
+        "responses": _kept(_json("The task.", "Task"), 404),
     },
     "list_task_events": {
         "summary": "Read the event log of a task",
@@ -112,8 +136,9 @@ OPERATIONS: Mapping[str, Part] = {
                 },
                 "How many at most.",
             ),
+            _IF_NONE_MATCH,
         ],
-        "responses": _answers(_json("A page of events.", "EventList"), 404),
+        "responses": _kept(_json("A page of events.", "EventList"), 404),
     },
     "cancel_task": {
         "summary": "Cancel a task, foreground or background",
@@ -121,15 +146,23 @@ OPERATIONS: Mapping[str, Part] = {
     },
     "list_models": {
         "summary": "List the models that can be asked",
-        "responses": _answers(_json("Every model.", "ModelList")),
+        "parameters": [_IF_NONE_MATCH],
+        "responses": _kept(_json("Every model.", "ModelList")),
     },
     "get_model": {
         "summary": "Read a model",
-        "responses": _answers(_json("The model.", "Model"), 404),
+        "parameters": [_IF_NONE_MATCH],
+        "responses": _kept(_json("The model.", "Model"), 404),
     },
     "get_service": {
-        "summary": "Version and counters",
-        "responses": _answers(_json("What the service says of itself.", "Service")),
+        "summary": "Version, counters and condition",
+        "responses": _answers(_json("What the service says of itself.", "ServiceFacts")),
+    },
+    "get_metrics": {
+        "summary": "The same in numbers, for Prometheus",
+        "responses": _answers(
+            {"description": "All metrics as they are now.", "content": {"text/plain": {"schema": {"type": "string"}}}}
+        ),
     },
     "healthz": {
         "summary": "Whether the process lives",

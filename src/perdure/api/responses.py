@@ -10,6 +10,7 @@ from perdure.api import errors, json_body
 from perdure.api.answers import Answer, encoded, location
 from perdure.api.auth import needs
 from perdure.api.awaited import Awaited
+from perdure.api.conditional import Conditional
 from perdure.api.create_body import CreateBody
 from perdure.api.idents import ident
 from perdure.api.lingering import Lingering
@@ -27,8 +28,11 @@ _PATH = "/v1/responses/{response:str}"
 class Responses:
     """The routes under `/v1/responses`."""
 
-    def __init__(self, service: Service, create_body: CreateBody, body_max_bytes: int) -> None:
+    def __init__(
+        self, service: Service, conditional: Conditional, create_body: CreateBody, body_max_bytes: int
+    ) -> None:
         self._service = service
+        self._conditional = conditional
         self._create_body = create_body
         self._body_max_bytes = body_max_bytes
 
@@ -73,7 +77,7 @@ class Responses:
             raise InvalidRequest(
                 "`starting_after` needs `stream=true`.", param="starting_after", code="invalid_value"
             )
-        return Answer(await self._service.response(principal, name))
+        return await self._conditional(request, self._service.response(principal, name), bytes)
 
     async def cancel(self, request: Request[Principal, Any, Any]) -> ASGIApp:
         """Ask for the end of a background response; a finished one stays as it is."""

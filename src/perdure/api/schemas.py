@@ -9,11 +9,11 @@ from perdure.api.create_body import OUTPUT_TOKENS_MAX
 from perdure.api.fields import HINTS, NOT_SERVED
 from perdure.api.input_items import ROLES, TEXT_PARTS
 from perdure.api.models import Model
+from perdure.api.service import ServiceFacts
 from perdure.domain import limits
 from perdure.domain.recovery import OnRestart
 from perdure.domain.response import Response, ResponseError
 from perdure.engine.service import Task
-from perdure.ports.runtime import Statistics
 
 Schema = dict[str, Any]
 
@@ -26,7 +26,7 @@ _SOMETIMES: Mapping[str, frozenset[str]] = {
 
 def components() -> dict[str, Schema]:
     """Every named object."""
-    types = (Response, Task, Model, Statistics)
+    types = (Response, Task, Model, ServiceFacts)
     _, derived = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     for name, schema in derived.items():
         if "properties" in schema:
@@ -89,13 +89,6 @@ def _lists() -> dict[str, Schema]:
 
 def _states() -> dict[str, Schema]:
     return {
-        "Service": _object(
-            {
-                "object": {"const": "service"},
-                "version": {"type": "string"},
-                "models": _array(ref("Statistics")),
-            }
-        ),
         "Alive": _object({"status": {"const": "ok"}}),
         "Ready": _object({"status": {"const": "ready"}}),
         "NotReady": _object({"status": {"const": "unavailable"}, "reason": _or_null()}),

@@ -145,6 +145,7 @@ def build_parser(words: Sequence[str] = ()) -> Parser:
     _add_follow(commands)
     _add_tasks(commands)
     _add_cancel(commands)
+    _add_care(commands)
     commands.add(_version, "version", "Print the version")
     return parser
 
@@ -246,6 +247,22 @@ def _add_cancel(commands: Commands) -> None:
     _add_data(cancel)
 
 
+def _add_care(commands: Commands) -> None:
+    told = "Copy everything into one new file, checked, while the service runs or not"
+    backup = commands.add(_backup, "backup", told, "The service goes on meanwhile.")
+    backup.add_argument("file", metavar="FILE", type=something, help="the file to make; it must not exist")
+    told = "Make a backup the database of an empty data folder"
+    restore = commands.add(_restore, "restore", told, "What is unfinished in it goes on when it is served.")
+    restore.add_argument("file", metavar="FILE", type=something, help="a file that the command `backup` has made")
+    told = "Look for what is wrong with the data folder and its database; change nothing"
+    doctor = commands.add(_doctor, "doctor", told, "Ends with 1 if there are problems.")
+    told = "Give the free pages of the database back to the disk, while no service runs"
+    compact = commands.add(_compact, "compact", told, "The service never needs it: it fills free pages again.")
+    for parser in (backup, restore, doctor, compact):
+        parser.add_argument("--json", action="store_true", help="print one JSON object")
+        _add_data(parser, "folder of the database")
+
+
 def _add_data(parser: Parser, meaning: str = "data folder of the service") -> None:
     told = f"{meaning} (default: the user's data folder)"
     parser.add_argument("--data", metavar="FOLDER", type=something, help=told)
@@ -291,6 +308,30 @@ def _cancel(args: argparse.Namespace) -> int:
     from perdure.cli.tasks import cancel
 
     return cancel(Folder(args.data), args.ids, as_json=args.json)
+
+
+def _backup(args: argparse.Namespace) -> int:
+    from perdure.cli.backup import backup
+
+    return backup(args.data, args.file, as_json=args.json)
+
+
+def _restore(args: argparse.Namespace) -> int:
+    from perdure.cli.backup import restore
+
+    return restore(args.data, args.file, as_json=args.json)
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from perdure.cli.doctor import doctor
+
+    return doctor(args.data, as_json=args.json)
+
+
+def _compact(args: argparse.Namespace) -> int:
+    from perdure.cli.compact import compact
+
+    return compact(args.data, as_json=args.json)
 
 
 def _version(_args: argparse.Namespace) -> int:

@@ -48,7 +48,7 @@ class Folder:
     def service(self) -> "Service":
         """The service that runs on it. Raises `NoService`."""
         pid, host, port = self._told()
-        if not _serves(pid, self.path / LOCK_NAME):
+        if not serves(pid, self.path / LOCK_NAME):
             raise NoService(
                 f"The service on the data folder {self.path} is not running: its process {pid} is gone without an "
                 f"orderly stop. Accepted work is kept and goes on at the next {self.command('serve')}."
@@ -86,7 +86,7 @@ class Folder:
         return f"No service runs on the data folder {self.path}. Start one with {self.command('serve')}, or {remedy}"
 
 
-def _serves(pid: int, lock: Path) -> bool:
+def serves(pid: int, lock: Path) -> bool:
     """Whether that process runs and holds the folder's lock file; its number may have passed to another program."""
     if pid <= 0:
         return False

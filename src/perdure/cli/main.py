@@ -5,10 +5,10 @@ import os
 import sys
 from pathlib import Path
 
-from perdure.cli.failures import EXIT_FAILED, EXIT_OUTPUT_CLOSED, CommandFailed
+from perdure.cli.failures import EXIT_DAMAGED, EXIT_FAILED, EXIT_OUTPUT_CLOSED, CommandFailed
 from perdure.cli.output import close_output, note
 from perdure.cli.signals import exit_code
-from perdure.domain.errors import PerdureError
+from perdure.domain.errors import PerdureError, StorageDamaged
 
 
 def _open_standard_streams() -> None:
@@ -37,7 +37,7 @@ def main() -> None:
         sys.exit(run())
     except PerdureError as refusal:
         note(refusal.message)
-        sys.exit(EXIT_FAILED)
+        sys.exit(EXIT_DAMAGED if isinstance(refusal, StorageDamaged) else EXIT_FAILED)
     except CommandFailed as failure:
         note(str(failure))
         sys.exit(failure.exit_code)

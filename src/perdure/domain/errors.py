@@ -13,6 +13,7 @@
     |  |- ModelUnavailable
     |  |- StorageFull
     |  |- StorageFailed
+    |     |- StorageDamaged
     |- RefusedToStart        the service does not start; one line for the screen
 
 `api/errors.py` gives each kind its status. Broken invariants are assertions and never appear here.
@@ -103,6 +104,12 @@ class StorageFailed(Unavailable):
     """The disk or the database refused; nothing was written."""
 
     code = "storage_failed"
+
+
+class StorageDamaged(StorageFailed):
+    """The database is damaged; nothing was written. It does not end by itself."""
+
+    code = "storage_damaged"
 
 
 class RefusedToStart(PerdureError):

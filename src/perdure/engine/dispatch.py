@@ -45,6 +45,11 @@ class Dispatcher:
         """There may be something to take."""
         self._hint.set()
 
+    @property
+    def running(self) -> int:
+        """How many tasks are worked on now."""
+        return len(self._live)
+
     def run_of(self, task_id: int) -> Run | None:
         """The run that works on a task now."""
         found = self._live.get(task_id)

@@ -4,12 +4,12 @@ import asyncio
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
-from perdure.domain.errors import InvalidRequest, Unauthenticated, Unavailable
+from perdure.domain.errors import InvalidRequest, StorageFailed, StorageFull, Unauthenticated, Unavailable
 from perdure.domain.events import Event
 from perdure.domain.lifecycle import TERMINAL, Status
-from perdure.domain.limits import CANCEL_WAIT_SECONDS, FEED_POLL_SECONDS
+from perdure.domain.limits import CANCEL_WAIT_SECONDS, FEED_POLL_SECONDS, STORAGE_RETRY_SECONDS
 from perdure.domain.model import ModelCard
 from perdure.domain.principal import Principal
 from perdure.domain.request import CreateRequest
@@ -17,18 +17,22 @@ from perdure.engine.attendance import Attendance
 from perdure.engine.cancel import Cancel
 from perdure.engine.dispatch import Dispatcher
 from perdure.engine.feed import Feed
+from perdure.engine.models import Models
 from perdure.engine.read import Read
 from perdure.engine.record import Recorder
 from perdure.engine.recover import Recover
 from perdure.engine.remove import Remove
 from perdure.engine.retain import Retain
 from perdure.engine.run import Report, Run, Runner
-from perdure.engine.service import Accepted, Health, Page, Task
+from perdure.engine.service import Accepted, Health, Page, Task, Workload
+from perdure.engine.signed import Ask, NotModified, Reading, Signed, Signer
 from perdure.engine.submit import Submit
 from perdure.engine.wakeups import Wakeups, wait_for
 from perdure.ports.ambient import Clock, Names
 from perdure.ports.runtime import Runtime, Statistics
-from perdure.ports.storage import Store
+from perdure.ports.storage import Condition, Store
+
+T = TypeVar("T")
 
 
 class Engine:
@@ -45,6 +49,7 @@ class Engine:
         boot: str,
         queue_max: int,
         crashes_max: int,
+        retention_seconds: float | None,
     ) -> None:
         self._store = store
         self._runtime = runtime
@@ -67,8 +72,10 @@ class Engine:
         self._feed = Feed(store, self._wakeups, clock)
         self._cancel = Cancel(store, recorder, self._dispatcher.run_of)
         self._remove = Remove(store, recorder, self._cancel)
-        self._retain = Retain(store, clock, report)
+        self._retain = Retain(store, clock, report, retention_seconds)
         self._read = Read(store, recorder, clock)
+        self._models = Models(runtime)
+        self._signed = Signer(store, report)
         self._recover = Recover(store, runtime, recorder, report, boot=boot)
 
     # Start and stop.
@@ -117,8 +124,8 @@ class Engine:
             return Health(False, "The service is stopping.")
         if not self._ready:
             return Health(False, "The service is starting.")
-        fault = self._runtime.fault()
-        return Health(fault is None, fault)
+        reason = self._store.condition().reason or self._runtime.fault()
+        return Health(reason is None, reason)
 
     # Verbs.
 
@@ -143,9 +150,13 @@ class Engine:
             self._dispatcher.wake()
         return Accepted(ident, response)
 
-    async def response(self, principal: Principal, ident: str) -> bytes:
+    async def signed(self, reading: Reading[T], ask: Ask) -> Signed[T] | NotModified:
+        """A read by the rule."""
+        return await self._signed(reading, ask)
+
+    def response(self, principal: Principal, ident: str) -> Reading[bytes]:
         """The response object as JSON."""
-        return await self._read.response(await self._read.record(principal, ident))
+        return self._read.response(principal, ident)
 
     async def cancel(self, principal: Principal, ident: str, *, background_only: bool) -> None:
         """Ask for the end, and wait a moment for it."""
@@ -177,29 +188,45 @@ class Engine:
             async with aclosing(self._feed.follow(record, after, stop)) as events:
                 yield events
 
-    async def task(self, principal: Principal, ident: str) -> Task:
+    def task(self, principal: Principal, ident: str) -> Reading[Task]:
         """A task."""
-        return await self._read.task_with_history(await self._read.record(principal, ident))
+        return self._read.task(principal, ident)
 
-    async def tasks(
+    def tasks(
         self, principal: Principal, *, status: Status | None, limit: int, after: str | None, ascending: bool
-    ) -> Page:
+    ) -> Reading[Page]:
         """A page of the client's own tasks."""
-        return await self._read.tasks(principal, status=status, limit=limit, after=after, ascending=ascending)
+        return self._read.tasks(principal, status=status, limit=limit, after=after, ascending=ascending)
 
-    async def events(
+    def events(
         self, principal: Principal, ident: str, after: int, limit: int
-    ) -> tuple[Sequence[Event], int, bool]:
+    ) -> Reading[tuple[Sequence[Event], int, bool]]:
         """A page of the log."""
-        return await self._read.events(await self._read.record(principal, ident), after, limit)
+        return self._read.events(principal, ident, after, limit)
 
-    async def models(self) -> Sequence[ModelCard]:
+    def models(self) -> Reading[Sequence[ModelCard]]:
         """Models that can be asked."""
-        return await self._runtime.models()
+        return self._models.all()
+
+    def model(self, name: str) -> Reading[ModelCard]:
+        """One of them."""
+        return self._models.one(name)
 
     def statistics(self) -> Sequence[Statistics]:
         """Counters of the runtime."""
         return self._runtime.statistics()
+
+    def condition(self) -> Condition:
+        """How the store stands."""
+        return self._store.condition()
+
+    async def workload(self) -> Workload:
+        """How much there is to do."""
+        try:
+            queued = await self._store.queued()
+        except Unavailable:
+            queued = None
+        return Workload(queued, self._dispatcher.running)
 
     # How.
 
@@ -236,10 +263,19 @@ class Engine:
         if not self._draining.is_set():
             self._errand(self._stop_unattended(ident), f"abandoned {ident}")
 
-    async def _stop_unattended(self, ident: str) -> None:
+    async def _stopped_unattended(self, ident: str) -> bool:
+        """Cancel a response for which nobody waits; False while the disk refuses."""
         try:
             record = await self._store.task(ident)
             if record is not None and not record.background and record.status not in TERMINAL:
                 await self._cancel(ident)
+        except (StorageFull, StorageFailed):
+            return False
+        return True
+
+    async def _stop_unattended(self, ident: str) -> None:
+        try:
+            while not await self._stopped_unattended(ident) and not self._draining.is_set():
+                await wait_for(self._draining, STORAGE_RETRY_SECONDS)
         except Exception as error:  # noqa: BLE001 -- nobody waits for this errand who could be told
             self._report(f"stop of unattended {ident}", error)

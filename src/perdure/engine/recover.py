@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from perdure.domain.errors import ModelUnavailable, StorageFailed, StorageFull
+from perdure.domain.errors import ModelUnavailable, StorageDamaged, StorageFailed, StorageFull
 from perdure.domain.lifecycle import UNFINISHED, Status
 from perdure.domain.limits import RECOVERY_PAGE_TASKS, STORAGE_RETRY_SECONDS
 from perdure.domain.recovery import Action, OnRestart, Verdict, decide
@@ -35,7 +35,7 @@ class Recover:
 
     async def __call__(self, at: int) -> int:
         """Note that this process serves, `at` microseconds since 1970, and settle every unfinished task; returns how
-        many there were. A store that refuses is asked again."""
+        many there were. A store that refuses is asked again, but not one that is damaged: raises `StorageDamaged`."""
         await self._stubbornly("the start", partial(self._store.boot, self._boot, at))
         count, last = 0, 0
         while page := await self._stubbornly("the scan", partial(self._store.unfinished, last, RECOVERY_PAGE_TASKS)):
@@ -48,6 +48,8 @@ class Recover:
         what = f"recovery of {record.ident}"
         try:
             await self._stubbornly(what, partial(self._settle_as_it_is, record.ident))
+        except StorageDamaged:
+            raise
         except Exception as error:  # noqa: BLE001 -- one row that cannot be understood must not keep all others waiting
             self._report(what, error)
 
@@ -55,6 +57,8 @@ class Recover:
         while True:
             try:
                 return await step()
+            except StorageDamaged:  # it will not be whole the next time
+                raise
             except (StorageFull, StorageFailed) as error:
                 self._report(what, error)
                 await asyncio.sleep(STORAGE_RETRY_SECONDS)

@@ -22,7 +22,7 @@ class Remove:
         if await self._hide(record.ident, record.id):
             await self._cancel(record.ident)
         else:
-            await self._store.purge(record.id)
+            await self._store.purge([record.id])
 
     async def _hide(self, ident: str, task_id: int) -> bool:
         """Take an unfinished response out of sight; whether there was one. In turn with the run that writes it."""

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -13,7 +13,11 @@ from perdure.domain.model import ModelCard
 from perdure.domain.principal import Principal
 from perdure.domain.request import CreateRequest
 from perdure.domain.response import ResponseError
+from perdure.engine.signed import Ask, NotModified, Reading, Signed
 from perdure.ports.runtime import Statistics
+from perdure.ports.storage import Condition
+
+T = TypeVar("T")
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -57,6 +61,13 @@ class Health(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
+class Workload(msgspec.Struct, frozen=True):
+    """How many tasks wait, None where the store cannot tell, and how many are worked on."""
+
+    queued: int | None
+    running: int
+
+
 class Page(msgspec.Struct, frozen=True):
     """A page of tasks."""
 
@@ -65,7 +76,10 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Service(Protocol):
-    """The verbs. Unknown and foreign names raise `NotFound` alike; scopes are the caller's business."""
+    """The verbs. Unknown and foreign names raise `NotFound` alike; scopes are the caller's business.
+
+    A verb that only reads gives a `Reading`: awaited it is made at once, `signed` makes it for who keeps answers.
+    """
 
     async def authenticate(self, token: str) -> Principal:
         """The client of a token. Raises `Unauthenticated`."""
@@ -79,7 +93,12 @@ class Service(Protocol):
         """
         ...
 
-    async def response(self, principal: Principal, ident: str) -> bytes:
+    async def signed(self, reading: Reading[T], ask: Ask) -> Signed[T] | NotModified:
+        """Make a read by the rule of `engine.signed`: with a mark where it has one, or not at all where the client's
+        own answer still holds."""
+        ...
+
+    def response(self, principal: Principal, ident: str) -> Reading[bytes]:
         """The response object as JSON."""
         ...
 
@@ -105,24 +124,28 @@ class Service(Protocol):
         """
         ...
 
-    async def task(self, principal: Principal, ident: str) -> Task:
+    def task(self, principal: Principal, ident: str) -> Reading[Task]:
         """A task."""
         ...
 
-    async def tasks(
+    def tasks(
         self, principal: Principal, *, status: Status | None, limit: int, after: str | None, ascending: bool
-    ) -> Page:
+    ) -> Reading[Page]:
         """A page of the client's own tasks. `after` is an ident."""
         ...
 
-    async def events(
+    def events(
         self, principal: Principal, ident: str, after: int, limit: int
-    ) -> tuple[Sequence[Event], int, bool]:
+    ) -> Reading[tuple[Sequence[Event], int, bool]]:
         """A page of events, the number of the last event of the log, and whether there are more now."""
         ...
 
-    async def models(self) -> Sequence[ModelCard]:
+    def models(self) -> Reading[Sequence[ModelCard]]:
         """Models that can be asked."""
+        ...
+
+    def model(self, name: str) -> Reading[ModelCard]:
+        """One of them. Raises `NotFound` (code `model_not_found`)."""
         ...
 
     def health(self) -> Health:
@@ -131,4 +154,12 @@ class Service(Protocol):
 
     def statistics(self) -> Sequence[Statistics]:
         """Counters of the runtime."""
+        ...
+
+    def condition(self) -> Condition:
+        """How the store stands."""
+        ...
+
+    async def workload(self) -> Workload:
+        """How much there is to do. Never raises: it is asked for when something is wrong, too."""
         ...

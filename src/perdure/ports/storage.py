@@ -9,7 +9,8 @@ What every store promises, whichever database is behind it:
 * A caller who is cancelled while he waits neither undoes his own write nor anybody else's.
 * A write that was refused stays refused. (Where the disk refuses everything from then on, a crash may bring back the
   last one that was refused at its very end; the first write that succeeds again closes that gap.)
-* `StorageFull` and `StorageFailed` end with the disk's trouble: the store needs no restart, and reads go on.
+* `StorageFull` and `StorageFailed` end with the disk's trouble: the store needs no restart, and reads go on. It tells
+  of the trouble itself, once, and of its end. `StorageDamaged` does not end: from then on nothing is written.
 
 Times are integers, microseconds since 1970. `ident` is the outside name of a response and its task without prefix.
 """
@@ -126,6 +127,45 @@ class Attempt(msgspec.Struct, frozen=True):
     note: str
 
 
+class LogCondition(msgspec.Struct, frozen=True):
+    """How the write-ahead log of a store stands that has one.
+
+    `state` is `ok`; `held` while a reader keeps more of it than `limit_pages` from being moved into the database; or
+    `growing` while it is moved whole each time and grows beyond `limit_pages` all the same. `pages` and `moved_pages`
+    are of the last look that measured, None before the first; `size_bytes` is the file's. `checked_at` is when, in
+    microseconds since 1970.
+    """
+
+    state: str
+    pages: int | None
+    moved_pages: int | None
+    limit_pages: int | None
+    size_bytes: int
+    size_limit_bytes: int
+    checked_at: int | None
+    checks: int
+    checks_failed: int
+    checks_unmeasured: int
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """How a store stands. `engine` names the database and its version. `trouble` is the code of the error that
+    writes meet now (`storage_full`, `storage_failed`, `storage_damaged`), None while they work; `reason` says the
+    same to people. `commits` and `writes` count what was made since the start, `waits` how long writes waited for
+    their commit: pairs of an upper bound in seconds and how many writes waited at most so long, the last one without
+    a bound (infinity); `waited_seconds` is their sum."""
+
+    engine: str
+    trouble: str | None
+    reason: str | None
+    commits: int
+    writes: int
+    writes_refused: int
+    waits: tuple[tuple[float, int], ...]
+    waited_seconds: float
+    log: LogCondition | None
+
+
 class StaleTask(Exception):
     """The task has moved on, or is gone: read it again and decide again. Nothing was written."""
 
@@ -146,9 +186,21 @@ class Store(Protocol):
         """Make one step. Raises `StaleTask`."""
         ...
 
-    async def purge(self, task_id: int) -> None:
-        """Remove a task in a terminal state with everything that hangs on it; a task that is not, or is gone, stays
-        as it is. Nothing of its text is left in the database file, nor in its log once no reader needs the log."""
+    async def purge(self, task_ids: Sequence[int], remembered_until: int | None = None) -> None:
+        """Remove tasks in a terminal state with everything that hangs on them, all in one transaction; one that is
+        in no such state, or is gone, stays as it is. A second later nothing of their texts is left in the database
+        file, nor in its log once no reader needs the log.
+
+        With `remembered_until` each leaves its name behind until then, so that its client can be told that it has
+        expired (see `expired`)."""
+        ...
+
+    async def expired(self, ident: str) -> int | None:
+        """The client of a task whose name was left behind by `purge`, None for every other name."""
+        ...
+
+    async def forget(self, now: int, limit: int) -> int:
+        """Remove at most `limit` names left behind whose time is not after `now`; returns how many."""
         ...
 
     async def task(self, ident: str) -> TaskRecord | None:
@@ -185,6 +237,11 @@ class Store(Protocol):
 
     async def purgeable(self, now: int, limit: int) -> Sequence[TaskRecord]:
         """Tasks in a terminal state whose `purge_at` is not after `now`, the earliest first, `request` left empty."""
+        ...
+
+    async def outlived(self, finished_before: int, limit: int) -> Sequence[TaskRecord]:
+        """Tasks in a terminal state without a `purge_at` of their own that ended at or before `finished_before`, the
+        earliest first, `request` left empty."""
         ...
 
     async def next_purge_at(self) -> int | None:
@@ -228,6 +285,20 @@ class Store(Protocol):
 
     async def boot(self, boot_id: str, at: int) -> str:
         """Note that a process began to serve; returns the lasting id of this service (made at the first boot)."""
+        ...
+
+    async def queued(self) -> int:
+        """How many tasks wait for a slot."""
+        ...
+
+    async def version(self) -> str:
+        """A mark of everything that is kept: it changes with each commit and with nothing else, and no mark ever
+        comes back. Only equal or unequal means anything (V1, V2). Raises `StorageFailed` or `Unavailable` when it
+        cannot be told; that is no version."""
+        ...
+
+    def condition(self) -> Condition:
+        """How the store stands, from memory."""
         ...
 
     async def close(self) -> None:

@@ -31,6 +31,19 @@ class Fault(Enum):
     IO = errno.EIO
 
 
+class LockedFile(apsw.VFSFile):
+    """A file of a disk that stands before the real one."""
+
+    def xLock(self, level: int) -> None:  # noqa: N802 -- SQLite's name
+        """Lock it, as far as it can be."""
+        try:
+            super().xLock(level)
+        except apsw.IOError as error:
+            # A file that is open for reading only cannot be locked for writing. SQLite tries when it closes, and does
+            # not mind, but an exception other than this one would be raised to whoever closes.
+            raise apsw.BusyError("this file is open for reading only") from error
+
+
 class FaultyDisk(apsw.VFS):
     """A disk that can be told to refuse.
 
@@ -82,7 +95,7 @@ class FaultyDisk(apsw.VFS):
         self._last = 2**63 if last is None else self.operations + last
 
 
-class _FaultyFile(apsw.VFSFile):
+class _FaultyFile(LockedFile):
     def __init__(self, disk: FaultyDisk, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
         self._disk = disk
         self._is_log = str(name.filename() if isinstance(name, apsw.URIFilename) else name).endswith("-wal")
@@ -146,7 +159,7 @@ class RecordingDisk(apsw.VFS):
         self.log.append(Operation(Path(filename).name, Kind.REMOVE))
 
 
-class _RecordedFile(apsw.VFSFile):
+class _RecordedFile(LockedFile):
     def __init__(self, disk: RecordingDisk, name: str | apsw.URIFilename | None, flags: list[int]) -> None:
         self._log = disk.log
         path = name.filename() if isinstance(name, apsw.URIFilename) else name

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import apsw
 
-from perdure.testing.faulty_vfs import Kind, Operation, overwrite, remains
+from perdure.testing.faulty_vfs import Kind, LockedFile, Operation, overwrite, remains
 
 EARLY_CUTS = 0.5
 """How many truncations and removals reach the disk by themselves."""
@@ -150,7 +150,7 @@ class VolatileDisk(apsw.VFS):
         self._tally.keep()
 
 
-class _VolatileFile(apsw.VFSFile):
+class _VolatileFile(LockedFile):
     def __init__(self, disk: VolatileDisk, path: str, name: str | apsw.URIFilename, flags: list[int]) -> None:
         super().__init__(disk.base, name, flags)
         self._disk = disk
@@ -159,14 +159,6 @@ class _VolatileFile(apsw.VFSFile):
 
     def _stored(self) -> bytes:
         return super().xRead(super().xFileSize(), 0)
-
-    def xLock(self, level: int) -> None:  # noqa: N802 -- SQLite's name
-        try:
-            super().xLock(level)
-        except apsw.IOError as error:
-            # A file that is open for reading only cannot be locked for writing. SQLite tries when it closes, and does
-            # not mind, but an exception other than this one would be raised to whoever closes.
-            raise apsw.BusyError("this file is open for reading only") from error
 
     def xRead(self, amount: int, offset: int) -> bytes:  # noqa: N802 -- SQLite's name
         with self._disk.lock:

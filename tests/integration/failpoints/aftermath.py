@@ -16,7 +16,7 @@ from perdure.domain.request import CreateRequest
 from perdure.engine.record import Recorder
 from perdure.engine.wakeups import Wakeups
 from perdure.ports.storage import TaskRecord
-from tests.integration.failpoints.scenarios import TOLD, Scenario
+from tests.integration.failpoints.scenarios import RETENTION_SECONDS, TOLD, Scenario
 from tests.soundness import idents, unsound
 from tests.unit.engine.stage import BriskLoop, Stage, opened, undisturbed
 
@@ -37,6 +37,8 @@ class Promises:
     cancelled: set[str] = field(default_factory=set[str])
     removes: set[str] = field(default_factory=set[str])
     removed: set[str] = field(default_factory=set[str])
+    outlives: set[str] = field(default_factory=set[str])
+    forgets: bool = False
     settled: bool = False
 
     @classmethod
@@ -60,8 +62,10 @@ class Promises:
                 self.events.setdefault(ident, {})[seq] = kind, data
             case "ended":
                 self.ended[facts[0]] = facts[1]
-            case "cancelled" | "removes" | "removed":
+            case "cancelled" | "removes" | "removed" | "outlives":
                 getattr(self, what).add(facts[0])
+            case "forgets":
+                self.forgets = True
             case _:
                 self.settled = True
 
@@ -83,15 +87,22 @@ def problems(folder: Path, scenario: Scenario, left: int) -> list[str]:
 async def _next_life(folder: Path, scenario: Scenario, promises: Promises) -> list[str]:
     """Let the next process come up and end all work."""
     left = idents(folder / "perdure.db")
-    known = promises.removes.union(left)
+    known = promises.removes.union(promises.outlives, left)
     found = [f"{ident} was accepted and is lost" for ident in promises.created if ident not in known]
-    async with asyncio.timeout(END_MAX_SECONDS), opened(folder) as stage:
+    async with (
+        asyncio.timeout(END_MAX_SECONDS),
+        opened(folder, retention_seconds=RETENTION_SECONDS) as stage,
+    ):
         stage.boots = BOOTS_BEFORE
         stage.engine = stage.new_engine()
         await stage.engine.start()
         for ident in left:
             task = await stage.ended(ident)
             found += [f"{ident} {what}" for what in await _one(stage, task, scenario, promises)]
+        for ident in promises.outlives:
+            named = await stage.store.expired(ident) is not None
+            if (named and ident in left) or (not named and ident not in left and not promises.forgets):
+                found.append(f"{ident} has {'left its name and is there' if named else 'gone and left no name'}")
         stage.clock.advance(10)
         for ident in promises.removed:
             found += [f"{ident} {what}" for what in await _removed(stage, ident)]

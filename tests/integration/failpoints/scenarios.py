@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from perdure.domain.lifecycle import TERMINAL, Status
+from perdure.domain.limits import TOMBSTONE_KEEP_SECONDS
 from perdure.domain.recovery import OnRestart
 from perdure.ports.runtime import JobFailed, RuntimeCrashed
 from perdure.testing.scripted_runtime import MODEL, Script
-from tests.unit.engine.stage import Stage
+from tests.unit.engine.stage import Stage, turns
 
 TOLD = "told"
+RETENTION_SECONDS = 3_600
 Play = Callable[[Stage, "Told"], Awaitable[None]]
 
 
@@ -83,6 +85,7 @@ async def life(stage: Stage, told: Told) -> None:
     await stage.engine.start()
     idents = [await create(stage, told, "resumes", on_restart=OnRestart.RESUME)]
     readers = [asyncio.create_task(follow(stage, told, idents[0]))]
+    await stage.engine.workload()
     for prompt, fields in (
         ("retries", {"on_restart": OnRestart.RETRY}),
         ("fails", {"on_restart": OnRestart.FAIL}),
@@ -143,6 +146,29 @@ async def removes(stage: Stage, told: Told) -> None:
     stage.clock.advance(5)
     for ident in (queued, runs):
         await stage.store.gone(ident)
+
+
+async def retains(stage: Stage, told: Told) -> None:
+    """Old responses go by the page and leave their names while another is still written; in the end the names go."""
+    runs = stage.runtime.play("runs", Script(gates={3: asyncio.Event()}))
+    await stage.engine.start()
+    old = [await create(stage, told, "is old") for _ in range(2)]
+    deleted = await create(stage, told, "is deleted")
+    await asyncio.gather(*(follow(stage, told, ident) for ident in (*old, deleted)))
+    running = await create(stage, told, "runs")
+    await stage.store.until(running, lambda task: task.tokens_kept == 3)
+    for ident in old:
+        told("outlives", ident)
+    stage.clock.advance(RETENTION_SECONDS)
+    await delete(stage, told, deleted)
+    for ident in old:
+        await stage.store.gone(ident)
+    told("forgets")
+    stage.clock.advance(TOMBSTONE_KEEP_SECONDS)
+    runs.gates[3].set()
+    await follow(stage, told, running)
+    while [ident for ident in old if await stage.store.expired(ident) is not None]:
+        await turns(1)
 
 
 async def leaves(stage: Stage, told: Told) -> None:
@@ -212,6 +238,7 @@ SCENARIOS = {
     ),
     "cancels": Scenario(cancels, {each: {COMPLETED, CANCELLED} for each in ("runs", "is queued", "loads")}),
     "removes": Scenario(removes, {each: {COMPLETED, CANCELLED} for each in ("is finished", "runs", "is queued")}),
+    "retains": Scenario(retains, {each: {COMPLETED} for each in ("is old", "is deleted", "runs")}),
     "leaves": Scenario(leaves, {"is left": {CANCELLED, FAILED}}),
     "stops": Scenario(stops, {each: {COMPLETED} for each in ("runs", "is queued")}),
     "recovers": Scenario(recovers, {prompt_of(*left): {end_of(*left)} for left in LEFT}),

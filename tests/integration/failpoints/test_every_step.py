@@ -1,5 +1,5 @@
-"""The process is killed at every step of submit, claim, record, finish, cancel, remove and recover, and nothing is
-lost, nothing is there twice, and no state is without its event.
+"""The process is killed at every step of submit, claim, record, finish, cancel, remove, retain, recover and of the
+store's upkeep, and nothing is lost, nothing is there twice, and no state is without its event.
 
 A step is a line of the program, executed for the n-th time; see `perdure.testing.failpoints`. Each step costs a life
 of a child process (`zygote`) and a start of the service on what it left (`aftermath`).
@@ -31,7 +31,9 @@ from tests.unit.engine.test_recover import leave
 
 ROOT = Path(__file__).parents[3]
 NOW = "now"
-VERBS = [f"engine/{verb}.py" for verb in ("submit", "record", "run", "cancel", "recover", "remove", "dispatch")]
+VERBS = [
+    f"engine/{verb}.py" for verb in ("submit", "record", "run", "cancel", "recover", "remove", "retain", "dispatch")
+]
 Step = tuple[str, int]
 
 
@@ -153,4 +155,5 @@ def _functions() -> Iterator[str]:
     for module in VERBS:
         for node in ast.walk(ast.parse((SOURCE / module).read_text())):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                yield f"{module}:{node.lineno}{LEAVES}"
+                first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+                yield f"{module}:{first}{LEAVES}"

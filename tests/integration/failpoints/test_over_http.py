@@ -92,6 +92,7 @@ def request(server: Server) -> dict[str, Any]:
 
 COMMIT = "await self._store.apply(change)"
 TOLD = "self._wakeups.notify(record.ident)"
+APPEND = "events.append(connection, change.task_id, change.from_seq, change.events)"
 SUBMIT = "await self._store.submit(new, self._queue_max)"
 CANCEL = "return await self._recorder.move(record, step(record.status, Cause.CANCEL)"
 
@@ -136,7 +137,7 @@ def test_killed_after_the_claim(server: Doomed) -> None:
         pytest.param(Line("engine/record.py", TOLD, 2, {"status": "running"}), id="after the first token"),
         pytest.param(Line("engine/record.py", COMMIT, 3, {"status": "running"}), id="before a commit"),
         pytest.param(Line("engine/record.py", TOLD, 3, {"status": "running"}), id="before readers are told"),
-        pytest.param(Line("storage/sqlite/writer.py", "rows(connection, _KEEP)", 12), id="within a commit"),
+        pytest.param(Line("storage/sqlite/tasks.py", APPEND, 4), id="within a commit"),
         pytest.param(Line("engine/record.py", COMMIT, 1, {"status": "incomplete"}), id="before the end"),
     ],
 )
@@ -238,7 +239,7 @@ def test_killed_between_the_commit_of_a_delete_and_its_answer(server: Doomed, li
     ("line", "finished"),
     [
         pytest.param(Line("engine/remove.py", "due = self._recorder.now()"), False, id="running"),
-        pytest.param(Line("engine/remove.py", "await self._store.purge(record.id)"), True, id="finished"),
+        pytest.param(Line("engine/remove.py", "await self._store.purge([record.id])"), True, id="finished"),
     ],
 )
 def test_killed_before_a_delete_is_committed(server: Doomed, line: Line, finished: bool) -> None:

@@ -17,18 +17,34 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from perdure.engine.wakeups import wait_for
 from perdure.storage.sqlite import connection
 from perdure.storage.sqlite.connection import Pragma
+from perdure.storage.sqlite.store import SqliteStore
 from perdure.testing.failpoints import Failpoints
-from tests.integration.failpoints.scenarios import SCENARIOS, Told
-from tests.unit.engine.stage import BriskLoop, opened
+from tests.integration.failpoints.scenarios import RETENTION_SECONDS, SCENARIOS, Told
+from tests.unit.engine.stage import BriskLoop, StageStore, opened
 
 STEPS = "steps"
 TROUBLE = "trouble"
 LIFE_MAX_SECONDS = 60
 ENGINE = ("engine", "submit", "record", "run", "cancel", "recover", "remove", "retain", "dispatch")
-STORE = ("writer", "store", "tasks", "events")
+STORE = ("writer", "store", "tasks", "events", "lists", "log", "upkeep")
+MINUTE_SECONDS = 0.2  # of the loop's time
 MODULES = (*(f"engine/{name}.py" for name in ENGINE), *(f"storage/sqlite/{name}.py" for name in STORE))
+
+
+class BusyStore(StageStore):
+    """A store whose minutes are short."""
+
+    @classmethod
+    async def open(cls, path: Path, **how: Any) -> SqliteStore:
+        """Begin its upkeep at once."""
+        return await super().open(path, pause=_soon, **how)
+
+
+async def _soon(hint: asyncio.Event, _seconds: float) -> bool:
+    return await wait_for(hint, MINUTE_SECONDS)
 
 
 def without_waiting(pragmas: tuple[Pragma, ...]) -> tuple[Pragma, ...]:
@@ -38,7 +54,7 @@ def without_waiting(pragmas: tuple[Pragma, ...]) -> tuple[Pragma, ...]:
 
 async def _play(name: str, folder: Path, points: Failpoints) -> None:
     """Play, and vanish without closing anything."""
-    async with opened(folder) as stage:
+    async with opened(folder, retention_seconds=RETENTION_SECONDS, kind=BusyStore) as stage:
         await SCENARIOS[name].play(stage, Told(folder))
         sys.settrace(None)
         (folder / STEPS).write_text(json.dumps(points.hits))

@@ -1,13 +1,16 @@
 """What is purged leaves the database file and its log while both are in use (C-19)."""
 
 import asyncio
+import itertools
 import shutil
+import time
 from collections.abc import Generator
 from pathlib import Path
 
 import apsw
 import pytest
 
+from perdure.storage.sqlite import writer
 from perdure.storage.sqlite.connection import LOG_SIZE_MAX_BYTES, open_reader, open_writer
 from perdure.storage.sqlite.log import FRAME_HEADER_BYTES, HEADER_BYTES, Log
 from perdure.storage.sqlite.store import SqliteStore
@@ -34,24 +37,64 @@ async def kept(store: SqliteStore, client: int, word: str, sizes: tuple[int, ...
 
 
 @pytest.mark.proves("C-19", "P6")
-def test_a_purged_text_is_in_neither_file_as_soon_as_the_writer_rests(tmp_path: Path) -> None:
+def test_a_purged_text_is_in_neither_file_as_soon_as_the_writer_rests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Among neighbours that stay and others that are written meanwhile; one alone, and many at once."""
+    monkeypatch.setattr(writer, "CUT_SECONDS", 0.0)
     path = tmp_path / "perdure.db"
 
     async def play() -> None:
-        store = await SqliteStore.open(path)
-        client = await add_client(store)
-        ids = [await kept(store, client, f"SECRET-{n}") for n in range(12)]
-        await kept(store, client, "PUBLIC")
-        assert holding(path)
-        await store.purge(ids[0])
-        await asyncio.gather(*map(store.purge, ids[1:]), submitted(store, "other", client))
+        store, client, ids = await _secrets(path)
+        await store.purge([ids[0]])
+        await asyncio.gather(*(store.purge([each]) for each in ids[1:]), submitted(store, "other", client))
         await submitted(store, "last", client)  # whatever the writer does after a purge comes before this
         assert holding(path) == []
         assert holding(path, b"PUBLIC")
         await store.close()
 
     asyncio.run(play())
+
+
+@pytest.mark.proves("C-19", "P6")
+def test_of_many_purges_the_first_is_gone_at_once_and_the_rest_without_another_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They share one cut of the log, for which the store itself makes the commit."""
+    monkeypatch.setattr(writer, "CUT_SECONDS", 0.2)
+    cut, cuts = Log.cut, itertools.count()
+
+    def counted(log: Log) -> None:
+        next(cuts)
+        cut(log)
+
+    monkeypatch.setattr(Log, "cut", counted)
+    path = tmp_path / "perdure.db"
+
+    async def play() -> None:
+        store, client, ids = await _secrets(path)
+        began = time.monotonic()
+        for each in ids:
+            await store.purge([each])
+        async with asyncio.timeout(30):
+            while holding(path):  # noqa: ASYNC110 -- a file has no event that could be awaited
+                await asyncio.sleep(0.01)
+        assert next(cuts) <= 2 + (time.monotonic() - began) / 0.2
+        assert holding(path, b"PUBLIC")
+        await submitted(store, "last", client)
+        await store.close()
+
+    asyncio.run(play())
+
+
+async def _secrets(path: Path) -> tuple[SqliteStore, int, list[int]]:
+    """A store with a dozen texts to be purged, and one that stays."""
+    store = await SqliteStore.open(path)
+    client = await add_client(store)
+    ids = [await kept(store, client, f"SECRET-{n}") for n in range(12)]
+    await kept(store, client, "PUBLIC")
+    assert holding(path)
+    return store, client, ids
 
 
 @pytest.mark.proves("C-19")
@@ -66,7 +109,7 @@ def test_what_a_crash_has_left_in_the_log_goes_with_the_first_commit(tmp_path: P
         reader = open_reader(path)
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM tasks").fetchall()
-        await store.purge(task_id)
+        await store.purge([task_id])
         for name in ("", "-wal"):
             shutil.copy(f"{path}{name}", f"{crashed}{name}")
         reader.close()

@@ -6,7 +6,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from perdure.domain.errors import QueueFull, RefusedToStart
+from perdure.domain.errors import QueueFull, StorageDamaged
 from perdure.domain.model import ModelCard
 from perdure.storage.sqlite import connection
 from perdure.storage.sqlite.store import SqliteStore
@@ -101,7 +101,7 @@ def test_a_refused_opening_leaves_no_thread_and_no_file(tmp_path: Path) -> None:
         path = tmp_path / "perdure.db"
         path.write_bytes(b"no database" * 1_000)
         for _ in range(3):
-            with pytest.raises(RefusedToStart):
+            with pytest.raises(StorageDamaged):
                 await SqliteStore.open(path)
         assert files(tmp_path) == ["perdure.db"]
         path.unlink()
@@ -145,7 +145,7 @@ def test_nothing_of_a_purged_text_is_left_in_the_file(tmp_path: Path) -> None:
             await store.apply(end(task))
         for n in range(40):
             if n % 3:
-                await store.purge((await found(store, f"SECRET-{n}")).id)
+                await store.purge([(await found(store, f"SECRET-{n}")).id])
         await store.close()
 
     asyncio.run(play())

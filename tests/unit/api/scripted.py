@@ -5,9 +5,12 @@ and completes at once; with `hold` it stops after the first text, until the test
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+import math
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 import msgspec
 
@@ -19,8 +22,12 @@ from perdure.domain.model import ModelCard
 from perdure.domain.principal import ALL_SCOPES, Principal, Scope
 from perdure.domain.request import CreateRequest
 from perdure.domain.response import ResponseError
-from perdure.engine.service import Accepted, Health, Page, Service, Step, Task
+from perdure.engine.service import Accepted, Health, Page, Service, Step, Task, Workload
+from perdure.engine.signed import Ask, Found, NotModified, Reading, Signed, Signer
 from perdure.ports.runtime import Statistics
+from perdure.ports.storage import Condition, LogCondition
+
+T = TypeVar("T")
 
 MODEL = "scripted-model"
 TEXTS = ("Hello", ", wörld", "!")
@@ -28,6 +35,29 @@ NOW = 1_790_000_000
 OWNER_TOKEN = "owner-token"  # noqa: S105 -- a name in a script
 OTHER_TOKEN = "other-token"  # noqa: S105 -- as above
 WINDOW_CHARS = 4096
+SOUND = Condition(
+    engine="SQLite 3.99.1",
+    trouble=None,
+    reason=None,
+    commits=4,
+    writes=9,
+    writes_refused=1,
+    waits=((0.001, 6), (0.1, 8), (math.inf, 9)),
+    waited_seconds=1.5,
+    log=LogCondition(
+        state="ok",
+        pages=12,
+        moved_pages=11,
+        limit_pages=16_384,
+        size_bytes=49_472,
+        size_limit_bytes=67_108_864,
+        checked_at=NOW * 1_000_000,
+        checks=3,
+        checks_failed=2,
+        checks_unmeasured=1,
+    ),
+)
+CARD = ModelCard(MODEL, "ab" * 32, 125_000, WINDOW_CHARS, exact=True, fingerprint="{}", created_at=NOW)
 
 
 @dataclass
@@ -62,6 +92,10 @@ class ScriptedService:
         self.keepalive_seconds = 30.0
         self.refusal: Exception | None = None
         self.unready: str | None = None
+        self.queued: int | None = 2
+        self.condition_now = SOUND
+        self.version_trouble: Exception | None = None
+        self.reports: list[tuple[str, BaseException]] = []
         self.kept: dict[str, Kept] = {}
         self.tokens = {
             OWNER_TOKEN: Principal(1, "owner", ALL_SCOPES),
@@ -117,13 +151,16 @@ class ScriptedService:
         assert response is not None
         return Accepted(ident, response)
 
-    async def response(self, principal: Principal, ident: str) -> bytes:
-        kept = self._own(principal, ident)
-        if kept.status in TERMINAL:
-            snapshot = kept.events[-1].snapshot
-            assert snapshot is not None
-            return snapshot
-        return msgspec.json.encode(kept.journal.response(shown(kept.status)))
+    async def version(self) -> str:
+        if self.version_trouble is not None:
+            raise self.version_trouble
+        return "version " + str([(len(kept.events), kept.status) for kept in self.kept.values()])
+
+    async def signed(self, reading: Reading[T], ask: Ask) -> Signed[T] | NotModified:
+        return await Signer(self, lambda what, error: self.reports.append((what, error)))(reading, ask)
+
+    def response(self, principal: Principal, ident: str) -> Reading[bytes]:
+        return self._reading(principal, ident, _response)
 
     async def cancel(self, principal: Principal, ident: str, *, background_only: bool) -> None:
         kept = self._own(principal, ident)
@@ -163,12 +200,19 @@ class ScriptedService:
             except TimeoutError:
                 yield None
 
-    async def task(self, principal: Principal, ident: str) -> Task:
-        task = _task(ident, self._own(principal, ident))
-        return msgspec.structs.replace(task, history=(Step(NOW, 1, "queued", "submitted"),))
+    def task(self, principal: Principal, ident: str) -> Reading[Task]:
+        history = (Step(NOW, 1, "queued", "submitted"),)
+        return self._reading(
+            principal, ident, lambda kept: msgspec.structs.replace(_task(ident, kept), history=history)
+        )
 
-    async def tasks(
+    def tasks(
         self, principal: Principal, *, status: Status | None, limit: int, after: str | None, ascending: bool
+    ) -> Reading[Page]:
+        return _plain(lambda: self._page(principal, status, limit, after, ascending=ascending))
+
+    def _page(
+        self, principal: Principal, status: Status | None, limit: int, after: str | None, *, ascending: bool
     ) -> Page:
         names = sorted(
             (
@@ -185,15 +229,25 @@ class ScriptedService:
         page = tuple(_task(ident, self.kept[ident]) for ident in names[:limit])
         return Page(page, len(names) > limit)
 
-    async def events(
+    def events(
         self, principal: Principal, ident: str, after: int, limit: int
-    ) -> tuple[Sequence[Event], int, bool]:
-        events = self._own(principal, ident).events
-        later = events[after + 1 :]
-        return later[:limit], events[-1].seq, len(later) > limit
+    ) -> Reading[tuple[Sequence[Event], int, bool]]:
+        def render(kept: Kept) -> tuple[Sequence[Event], int, bool]:
+            later = kept.events[after + 1 :]
+            return later[:limit], kept.events[-1].seq, len(later) > limit
 
-    async def models(self) -> Sequence[ModelCard]:
-        return [ModelCard(MODEL, "ab" * 32, 125_000, WINDOW_CHARS, exact=True, fingerprint="{}", created_at=NOW)]
+        return self._reading(principal, ident, render)
+
+    def models(self) -> Reading[Sequence[ModelCard]]:
+        return _plain(lambda: [CARD])
+
+    def model(self, name: str) -> Reading[ModelCard]:
+        def render() -> ModelCard:
+            if name != MODEL:
+                raise NotFound("There is no model of that name.", param="model", code="model_not_found")
+            return CARD
+
+        return _plain(render)
 
     def health(self) -> Health:
         return Health(self.unready is None, self.unready)
@@ -201,11 +255,44 @@ class ScriptedService:
     def statistics(self) -> Sequence[Statistics]:
         return [Statistics(MODEL, loaded=True, starts=1, tokens_drawn=3, tokens_read=3, slots=4, slots_used=0)]
 
+    def condition(self) -> Condition:
+        return self.condition_now
+
+    async def workload(self) -> Workload:
+        return Workload(self.queued, 1)
+
+    def _reading(self, principal: Principal, ident: str, render: Callable[[Kept], T]) -> Reading[T]:
+        async def find() -> Found[T]:
+            kept = self._own(principal, ident)
+            settled = f"{ident} has ended" if kept.status in TERMINAL else None
+            return Found(partial(_at_once, partial(render, kept)), settled)
+
+        return Reading(find)
+
     def _own(self, principal: Principal, ident: str) -> Kept:
         kept = self.kept.get(ident)
         if kept is None or kept.principal != principal:
             raise NotFound("There is nothing of this id that this token may see.")
         return kept
+
+
+async def _at_once(render: Callable[[], T]) -> T:
+    return render()
+
+
+def _plain(render: Callable[[], T]) -> Reading[T]:
+    async def find() -> Found[T]:
+        return Found(partial(_at_once, render))
+
+    return Reading(find)
+
+
+def _response(kept: Kept) -> bytes:
+    if kept.status in TERMINAL:
+        snapshot = kept.events[-1].snapshot
+        assert snapshot is not None
+        return snapshot
+    return msgspec.json.encode(kept.journal.response(shown(kept.status)))
 
 
 def _task(ident: str, kept: Kept) -> Task:

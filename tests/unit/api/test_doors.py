@@ -44,15 +44,15 @@ def test_every_route_declares_what_it_needs() -> None:
     """Open are exactly the three that say nothing of anybody's work."""
     assert {path for _, path, scope in routes() if scope is None} == OPEN
     assert auth.open_paths(application()) == OPEN
-    assert len(GUARDED) == 11
+    assert len(GUARDED) == 12
 
 
 def test_the_scopes_are_the_ones_meant() -> None:
     """Reading asks for read, changing for write, each for its own noun."""
     for method, path, scope in GUARDED:
-        noun = path.split("/")[2]
-        if noun in ("models", "service"):
-            expected = {"models": Scope.MODELS_READ, "service": Scope.SERVICE_READ}[noun]
+        noun = path.removeprefix("/v1").split("/")[1]
+        if noun in ("models", "service", "metrics"):
+            expected = Scope.MODELS_READ if noun == "models" else Scope.SERVICE_READ
         else:
             expected = Scope.RESPONSES_READ if method == "GET" else Scope.RESPONSES_WRITE
         assert scope is expected, path

@@ -29,6 +29,7 @@ STATUS = {
     "ModelUnavailable": 503,
     "StorageFull": 503,
     "StorageFailed": 503,
+    "StorageDamaged": 503,
     "RefusedToStart": 500,
 }
 APP = application()

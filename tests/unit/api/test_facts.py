@@ -1,9 +1,16 @@
 """Models, health and the service itself."""
 
+import subprocess
+import sys
+
+import msgspec
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from perdure.ports.storage import Condition
 
 from .harness import VERSION, application, call, error_of
-from .scripted import MODEL, NOW, ScriptedService
+from .scripted import MODEL, NOW, SOUND, ScriptedService
 
 CARD = {
     "id": MODEL,
@@ -63,7 +70,109 @@ def test_the_service_tells_its_version_and_counters() -> None:
     assert (model["model"], model["tokens_drawn"], model["slots"]) == (MODEL, 3, 4)
 
 
-@pytest.mark.parametrize("path", ["/v1/models", f"/v1/models/{MODEL}", "/v1/service"])
+def test_the_service_tells_how_its_store_stands() -> None:
+    """As the store says it; a wait without a bound is null, since JSON has no infinity."""
+    body = call(application(), "GET", "/v1/service").json()
+    assert body["tasks"] == {"queued": 2, "running": 1}
+    storage = body["storage"]
+    assert storage["waits"] == [
+        {"seconds_max": 0.001, "writes": 6},
+        {"seconds_max": 0.1, "writes": 8},
+        {"seconds_max": None, "writes": 9},
+    ]
+    told = SOUND.engine, SOUND.trouble, SOUND.reason, SOUND.commits, SOUND.writes, SOUND.writes_refused
+    assert tuple(storage[name] for name in Condition.__struct_fields__[:6]) == told
+    assert storage["log"] == msgspec.to_builtins(SOUND.log)
+
+
+def metrics(service: ScriptedService) -> dict[tuple[str, str], float]:
+    """Every sample that is served, by its name and the value of its label."""
+    answer = call(application(service), "GET", "/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    families = text_string_to_metric_families(answer.text)
+    samples = [sample for family in families for sample in family.samples]
+    return {(each.name, ",".join(each.labels.values())): each.value for each in samples}
+
+
+def test_metrics_tell_the_same_as_the_service() -> None:
+    """Number by number."""
+    seen = metrics(ScriptedService())
+    assert SOUND.log is not None
+    assert {name: value for (name, _), value in seen.items() if name.startswith("perdure_storage_log_")} == {
+        "perdure_storage_log_state": 0,  # of the state that is named last
+        "perdure_storage_log_pages": SOUND.log.pages,
+        "perdure_storage_log_moved_pages": SOUND.log.moved_pages,
+        "perdure_storage_log_limit_pages": SOUND.log.limit_pages,
+        "perdure_storage_log_size_bytes": SOUND.log.size_bytes,
+        "perdure_storage_log_size_limit_bytes": SOUND.log.size_limit_bytes,
+        "perdure_storage_log_checked_timestamp_seconds": NOW,
+        "perdure_storage_log_checks_total": SOUND.log.checks,
+        "perdure_storage_log_checks_failed_total": SOUND.log.checks_failed,
+        "perdure_storage_log_checks_unmeasured_total": SOUND.log.checks_unmeasured,
+    }
+    wait = "perdure_storage_write_wait_seconds"
+    assert [seen[f"{wait}_bucket", bound] for bound in ("0.001", "0.1", "+Inf")] == [6, 8, 9]
+    assert (seen[f"{wait}_count", ""], seen[f"{wait}_sum", ""]) == (9, 1.5)
+    totals = [seen[f"perdure_storage_{name}_total", ""] for name in ("commits", "writes", "writes_refused")]
+    assert totals == [SOUND.commits, SOUND.writes, SOUND.writes_refused]
+    assert (seen["perdure_tasks_queued", ""], seen["perdure_tasks_running", ""]) == (2, 1)
+    assert (seen["perdure_model_slots", MODEL], seen["perdure_model_tokens_drawn_total", MODEL]) == (4, 3)
+    assert seen["perdure_ready", ""] == 1
+
+
+@pytest.mark.proves("E-06")
+def test_metrics_tell_which_database_is_in_use() -> None:
+    """By its version, beside ours."""
+    assert metrics(ScriptedService())["perdure_build_info", f"3.99.1,{VERSION}"] == 1
+
+
+@pytest.mark.parametrize("code", ["storage_full", "storage_failed", "storage_damaged", None])
+@pytest.mark.parametrize("state", ["ok", "held", "growing"])
+def test_metrics_have_one_line_for_each_state(code: str | None, state: str) -> None:
+    """1 for the one that is, 0 for those that are not."""
+    service = ScriptedService()
+    assert SOUND.log is not None
+    log = msgspec.structs.replace(SOUND.log, state=state)
+    service.condition_now = msgspec.structs.replace(SOUND, trouble=code, log=log)
+    seen = metrics(service)
+    assert {label: value for (name, label), value in seen.items() if name == "perdure_storage_trouble"} == {
+        each: float(each == code) for each in ("storage_full", "storage_failed", "storage_damaged")
+    }
+    assert {label: value for (name, label), value in seen.items() if name == "perdure_storage_log_state"} == {
+        each: float(each == state) for each in ("ok", "held", "growing")
+    }
+
+
+def test_what_is_not_known_is_no_number() -> None:
+    """The length of the queue while the store cannot be read; the log before its first look, or without any."""
+    service = ScriptedService()
+    service.queued, service.unready = None, "Something is wrong."
+    assert SOUND.log is not None
+    unknown = msgspec.structs.replace(SOUND.log, pages=None, moved_pages=None, limit_pages=None, checked_at=None)
+    service.condition_now = msgspec.structs.replace(SOUND, log=unknown)
+    names = {name for name, _ in metrics(service)}
+    assert "perdure_tasks_queued" not in names
+    assert {name for name in names if name.startswith("perdure_storage_log_")} == {
+        "perdure_storage_log_state",
+        "perdure_storage_log_size_bytes",
+        "perdure_storage_log_size_limit_bytes",
+        "perdure_storage_log_checks_total",
+        "perdure_storage_log_checks_failed_total",
+        "perdure_storage_log_checks_unmeasured_total",
+    }
+    assert metrics(service)["perdure_ready", ""] == 0
+    service.condition_now = msgspec.structs.replace(SOUND, log=None)
+    assert not any(name.startswith("perdure_storage_log_") for name, _ in metrics(service))
+
+
+def test_a_start_does_not_load_what_only_metrics_need() -> None:
+    """The library is loaded when somebody asks."""
+    script = "import sys; import perdure.bootstrap; sys.exit('prometheus_client' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 0
+
+
+@pytest.mark.parametrize("path", ["/v1/models", f"/v1/models/{MODEL}", "/v1/service", "/metrics"])
 def test_a_query_that_means_nothing_is_refused(path: str) -> None:
     """As everywhere."""
     answer = call(application(), "GET", f"{path}?limit=5")

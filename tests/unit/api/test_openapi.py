@@ -100,7 +100,7 @@ def test_create_answers_with_an_object_or_events() -> None:
         ("/v1/tasks/task_00000000000000000000000000/events", "EventList"),
         ("/v1/models", "ModelList"),
         (f"/v1/models/{MODEL}", "Model"),
-        ("/v1/service", "Service"),
+        ("/v1/service", "ServiceFacts"),
         ("/healthz", "Alive"),
         ("/readyz", "Ready"),
         ("/v1/nowhere", "Error"),

@@ -3,6 +3,7 @@
 from perdure.domain.errors import NotFound
 from perdure.domain.principal import Principal
 from perdure.engine.service import Task
+from perdure.engine.signed import Found, Reading
 
 from .harness import application, call, create
 from .scripted import ScriptedService
@@ -11,8 +12,11 @@ from .scripted import ScriptedService
 class Overtaken(ScriptedService):
     """Whoever follows a response finds it, and then it is gone."""
 
-    async def task(self, principal: Principal, ident: str) -> Task:
-        raise NotFound("It is gone.")
+    def task(self, principal: Principal, ident: str) -> Reading[Task]:
+        async def find() -> Found[Task]:
+            raise NotFound("It is gone.")
+
+        return Reading(find)
 
 
 def test_a_stream_whose_response_goes_ends_without_its_end() -> None:

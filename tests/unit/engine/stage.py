@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ParamSpec, cast
 
-import apsw
 import msgspec
 
 from perdure.domain.events import TERMINAL_TYPES, Event
@@ -25,7 +24,6 @@ from perdure.domain.request import CreateRequest
 from perdure.engine.engine import Engine
 from perdure.ports.storage import Change, NewTask, TaskRecord
 from perdure.storage.sqlite.store import SqliteStore
-from perdure.storage.sqlite.writer import Writer
 from perdure.testing.manual_clock import ManualClock
 from perdure.testing.scripted_runtime import MODEL, ScriptedRuntime, encoded, text
 from perdure.testing.store_steps import add_client
@@ -82,8 +80,8 @@ async def _tidily(test: Coroutine[Any, Any, None]) -> None:
 class StageStore(SqliteStore):
     """The real store; see the module. `trouble` may name an error for a call, `commits` holds writes while clear."""
 
-    def __init__(self, writer: Writer, reader: apsw.Connection) -> None:
-        super().__init__(writer, reader)
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
         self.trouble: Callable[[str], Exception | None] = lambda _: None
         self.commits = asyncio.Event()
         self.commits.set()
@@ -131,9 +129,9 @@ class StageStore(SqliteStore):
         self.changes.append(change)
         await self._tell()
 
-    async def purge(self, task_id: int) -> None:
+    async def purge(self, task_ids: Sequence[int], remembered_until: int | None = None) -> None:
         await self._enter("purge")
-        await super().purge(task_id)
+        await super().purge(task_ids, remembered_until)
         await self._tell()
 
     async def ended(self, ident: str) -> bool:
@@ -209,7 +207,15 @@ class CountedNames:
 class Stage:
     """A service without a door: the engine and all that it stands on."""
 
-    def __init__(self, store: StageStore, runtime: ScriptedRuntime, client: int, *, queue_max: int) -> None:
+    def __init__(
+        self,
+        store: StageStore,
+        runtime: ScriptedRuntime,
+        client: int,
+        *,
+        queue_max: int,
+        retention_seconds: float | None,
+    ) -> None:
         self.store = store
         self.runtime = runtime
         self.clock = ManualClock()
@@ -217,6 +223,7 @@ class Stage:
         self.principal = Principal(client, "owner", ALL_SCOPES)
         self.reports: list[tuple[str, BaseException]] = []
         self.boots = 0
+        self.retention_seconds = retention_seconds
         self._queue_max = queue_max
         self.engine = self.new_engine()
 
@@ -232,6 +239,7 @@ class Stage:
             boot=f"boot-{self.boots}",
             queue_max=self._queue_max,
             crashes_max=3,
+            retention_seconds=self.retention_seconds,
         )
 
     async def submit(self, prompt: str = "Hello", **fields: Any) -> str:
@@ -290,21 +298,43 @@ class Stage:
 
 
 @asynccontextmanager
-async def opened(folder: Path, *, slots: int = 1, queue_max: int = 1000, window: int = 4096) -> AsyncGenerator[Stage]:
+async def opened(
+    folder: Path,
+    *,
+    slots: int = 1,
+    queue_max: int = 1000,
+    window: int = 4096,
+    retention_seconds: float | None = None,
+    kind: type[StageStore] = StageStore,
+    bytes_max: int | None = None,
+) -> AsyncGenerator[Stage]:
     """A stage whose engine has not been started."""
-    store = cast("StageStore", await StageStore.open(folder / "perdure.db"))
+    store = cast("StageStore", await kind.open(folder / "perdure.db", bytes_max=bytes_max))
     try:
-        yield Stage(store, ScriptedRuntime(slots, window), await add_client(store), queue_max=queue_max)
+        yield Stage(
+            store,
+            ScriptedRuntime(slots, window),
+            await add_client(store),
+            queue_max=queue_max,
+            retention_seconds=retention_seconds,
+        )
     finally:
         await store.close()
 
 
 @asynccontextmanager
 async def started(
-    folder: Path, *, slots: int = 1, queue_max: int = 1000, window: int = 4096
+    folder: Path,
+    *,
+    slots: int = 1,
+    queue_max: int = 1000,
+    window: int = 4096,
+    retention_seconds: float | None = None,
 ) -> AsyncGenerator[Stage]:
     """A stage at work; at the end the engine is stopped, whatever is still under way."""
-    async with opened(folder, slots=slots, queue_max=queue_max, window=window) as stage:
+    async with opened(
+        folder, slots=slots, queue_max=queue_max, window=window, retention_seconds=retention_seconds
+    ) as stage:
         await stage.engine.start()
         yield stage
         await stage.stop(seconds=0)

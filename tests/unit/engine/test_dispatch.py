@@ -188,6 +188,7 @@ async def test_a_row_that_cannot_be_understood_does_not_block_the_queue(tmp_path
         record = await stage.store.task(bad)
         assert record is not None
         other = apsw.Connection(str(tmp_path / "perdure.db"))
+        other.execute("DROP TRIGGER responses_never_change")
         other.execute("UPDATE responses SET request = '{}' WHERE id = ?", (record.id,))
         other.close()
         gate.set()

@@ -7,7 +7,7 @@ told is checked against the rows, and each response's history against the model 
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -225,7 +225,7 @@ async def test_a_read_that_a_delete_overtakes_finds_nothing(tmp_path: Path, stat
     async with started(tmp_path) as stage:
         if status is Status.RUNNING:
             stage.runtime.play("text", Script(gates={1: asyncio.Event()}))
-        reads: list[Callable[[str], Coroutine[Any, Any, object]]] = [
+        reads: list[Callable[[str], Awaitable[object]]] = [
             stage.response,
             lambda ident: stage.engine.events(stage.principal, ident, -1, 10),
         ]
@@ -246,4 +246,4 @@ async def overtake(stage: Stage, reader: asyncio.Task[Any], task: TaskRecord) ->
     if asyncio.current_task() is reader:
         stage.store.after_task = None
         await stage.cancel(task.ident)
-        await stage.store.purge(task.id)
+        await stage.store.purge([task.id])

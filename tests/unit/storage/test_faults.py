@@ -5,7 +5,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from perdure.domain.errors import StorageFailed, StorageFull
+from perdure.domain.errors import StorageDamaged, StorageFailed, StorageFull
 from perdure.storage.sqlite.faults import refusal, translated
 
 
@@ -14,7 +14,8 @@ from perdure.storage.sqlite.faults import refusal, translated
     [
         (apsw.FullError("full"), StorageFull),
         (apsw.IOError("broken"), StorageFailed),
-        (apsw.CorruptError("malformed"), StorageFailed),
+        (apsw.CorruptError("malformed"), StorageDamaged),
+        (apsw.NotADBError("no database"), StorageDamaged),
         (apsw.BusyError("locked by another program"), StorageFailed),
         (apsw.ReadOnlyError("read-only"), StorageFailed),
         (apsw.ConstraintError("UNIQUE"), AssertionError),

@@ -7,7 +7,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from perdure.domain.errors import RefusedToStart
+from perdure.domain.errors import RefusedToStart, StorageDamaged
 from perdure.storage.sqlite.connection import open_writer
 from perdure.storage.sqlite.migrate import Migration, migrate, shipped
 from perdure.storage.sqlite.store import SqliteStore
@@ -16,6 +16,9 @@ FIRST = Migration(1, "first", "CREATE TABLE one (id INTEGER PRIMARY KEY) STRICT;
 SECOND = Migration(
     2, "second", "CREATE TABLE two (id INTEGER REFERENCES one (id)) STRICT; INSERT INTO two VALUES (1);"
 )
+
+OUT = ["2fc0812f54cc38bac65486422d79f0de9d689750613e36dbb47ece4a7af8dadc"]
+"""Checksums of the migrations that somebody's database may have been made by."""
 
 
 def opened(path: Path, migrations: Sequence[Migration]) -> None:
@@ -40,7 +43,7 @@ def tables(path: Path) -> list[str]:
 def refused(path: Path, migrations: Sequence[Migration]) -> str:
     """The line with which opening is refused; the folder must be as before."""
     before = {each.name: each.read_bytes() for each in path.parent.iterdir()}
-    with pytest.raises(RefusedToStart) as caught:
+    with pytest.raises((RefusedToStart, StorageDamaged)) as caught:
         opened(path, migrations)
     assert {each.name: each.read_bytes() for each in path.parent.iterdir()} == before
     assert "\n" not in caught.value.message
@@ -52,6 +55,11 @@ def test_migrations_are_numbered_without_a_gap() -> None:
     found = shipped()
     assert [migration.version for migration in found] == list(range(1, len(found) + 1))
     assert all(migration.name and migration.sql for migration in found)
+
+
+def test_the_migrations_that_are_out_are_what_they_were() -> None:
+    """Byte for byte: a database that one of them made is refused by a program that carries another text."""
+    assert [migration.checksum for migration in shipped()][: len(OUT)] == OUT
 
 
 def test_a_new_database_gets_all_of_them(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from perdure.storage.sqlite.statements import load
 
 BOUNDED = {
     "next_queued",  # the first entry of the queue
-    "queue_up", "boot", "bury",  # one row
+    "queue_up", "boot", "bury", "sweep",  # one row
     "keep_client",  # the check of what points to a client, which SQLite makes only if its number changes
 }  # fmt: skip
 

@@ -1,5 +1,7 @@
 """What the schema itself refuses, whichever program writes: each statement here is one that must fail."""
 
+from contextlib import suppress
+
 import apsw
 import pytest
 
@@ -19,8 +21,15 @@ INSERT INTO task_events (task_id, seq, type, data) VALUES
     (2, 0, 'response.created', NULL), (2, 1, 'response.completed', '{}'),
     (3, 0, 'response.created', '{}');
 INSERT INTO event_bodies (task_id, seq, data, snapshot) VALUES (1, 0, '{', '{}'), (2, 0, '{', '{}');
+INSERT INTO task_attempts (task_id, at, attempt, status, note) VALUES (1, 1, 1, 'running', 'claimed'),
+    (2, 1, 1, 'completed', 'done');
 INSERT INTO idempotency_keys (client_id, operation, key_hash, request_digest, task_id, created_at)
 VALUES (1, 'create', zeroblob(32), zeroblob(32), 2, 1);
+"""
+TASK = """
+(id, ident, client_id, kind, model, status, on_restart, background, stored, exact, next_seq, prompt_tokens,
+ tokens_max, created_at, finished_at)
+VALUES ({id}, '{ident}', 1, 'response', 'm', 'failed', 'resume', 1, 1, 1, 3, 0, 9, 1, 9)
 """
 
 REFUSED = {
@@ -53,6 +62,32 @@ REFUSED = {
     "a token digest that is none": "UPDATE clients SET token_hash = x'00'",
     "a key used twice": "INSERT INTO idempotency_keys SELECT NULL, 1, 'create', key_hash, key_hash, 1, 1, 1"
     " FROM idempotency_keys",
+    "the end of an unfinished task's history": "DELETE FROM task_attempts WHERE task_id = 1",
+    "the end of everything": "DELETE FROM tasks",
+    "the end of every event": "DELETE FROM task_events",
+    "an end without its event": "UPDATE tasks SET status = 'failed', finished_at = 9 WHERE id = 1",
+    "an event given to another task": "UPDATE task_events SET task_id = 2, seq = 9 WHERE task_id = 1 AND seq = 1",
+    "a body given to another task": "UPDATE event_bodies SET task_id = 2, seq = 1 WHERE task_id = 1",
+    "a response given to another task": "UPDATE responses SET id = 3 WHERE id = 1",
+    "a changed request": "UPDATE responses SET request = '[]' WHERE id = 1",
+    "a history given to another task": "UPDATE task_attempts SET task_id = 2 WHERE task_id = 1",
+    "another name": "UPDATE tasks SET ident = 'else' WHERE id = 1",
+    "another number": "UPDATE tasks SET id = 9 WHERE id = 3",
+    "the end of a client with unfinished tasks": "DELETE FROM clients",
+    # REPLACE deletes whatever is in its way, and no trigger for deletes is asked.
+    "another task in its place, by number": f"REPLACE INTO tasks {TASK.format(id=1, ident='new')}",
+    "another task in its place, by name": f"REPLACE INTO tasks {TASK.format(id='NULL', ident='open')}",
+    "another task moved into its place, by number": "UPDATE OR REPLACE tasks SET id = 1 WHERE id = 2",
+    "another task moved into its place, by name": "UPDATE OR REPLACE tasks SET ident = 'open' WHERE id = 2",
+    "another response in its place": "REPLACE INTO responses VALUES (1, '[]', '[]', x'')",
+    "another response moved into its place": "UPDATE OR REPLACE responses SET id = 1 WHERE id = 2",
+    "another event in its place": "REPLACE INTO task_events VALUES (1, 1, 'x', '{}', NULL)",
+    "another first event": "REPLACE INTO task_events VALUES (1, 0, 'x', '{}', NULL)",
+    "another end in its place": "REPLACE INTO task_events VALUES (2, 1, 'response.failed', '{}', NULL)",
+    "another body in its place, by number": "REPLACE INTO event_bodies VALUES (1, 1, 1, '{}', NULL)",
+    "another body in its place": "REPLACE INTO event_bodies (task_id, seq, data) VALUES (1, 0, '{}')",
+    "another line of its history": "REPLACE INTO task_attempts VALUES (1, 2, 1, 1, 'running', 'other')",
+    "a name left behind by nobody": "INSERT INTO tombstones VALUES ('x', 7, 1)",
     "a second service": "INSERT INTO service_config (id, service_id) VALUES (2, lower(hex(zeroblob(16))))",
 }
 
@@ -72,6 +107,32 @@ def test_the_schema_refuses(database: apsw.Connection, statement: str) -> None:
     with pytest.raises(apsw.ConstraintError):
         database.execute(statement)
     assert content(database) == before
+
+
+KEPT = "SELECT id, ident FROM tasks WHERE finished_at IS NULL"
+HUNG = (
+    "responses WHERE id",
+    "task_events WHERE task_id",
+    "event_bodies WHERE task_id",
+    "task_attempts WHERE task_id",
+)
+
+
+@pytest.mark.proves("P7")
+@pytest.mark.parametrize("statement", REFUSED.values(), ids=list(REFUSED))
+def test_a_program_that_enforces_no_references_deletes_nothing_unfinished(
+    database: apsw.Connection, statement: str
+) -> None:
+    """As SQLite's own shell does not: what is unfinished does not stay because something points to it."""
+    database.execute(SETUP)
+    database.pragma("foreign_keys", "off")
+    queries = [KEPT, *(f"SELECT * FROM {table} IN (1, 3)" for table in HUNG)]  # noqa: S608 -- fixed names
+    before = [set(database.execute(query)) for query in queries]
+    assert all(before)
+    with suppress(apsw.ConstraintError):
+        database.execute(statement)
+    for query, rows in zip(queries, before, strict=True):
+        assert rows <= set(database.execute(query)), query
 
 
 @pytest.mark.proves("P7")
@@ -113,6 +174,7 @@ def test_a_key_outlives_the_task_that_it_named(database: apsw.Connection) -> Non
     for table in ("event_bodies", "task_events"):
         database.execute(f"DELETE FROM {table} WHERE task_id = 2")  # noqa: S608 -- two fixed names
     database.execute("DELETE FROM responses WHERE id = 2")
+    database.execute("DELETE FROM task_attempts WHERE task_id = 2")
     database.execute("DELETE FROM tasks WHERE id = 2")
     assert database.execute("SELECT task_id FROM idempotency_keys").fetchall() == [(None,)]
 

@@ -112,6 +112,40 @@ def test_a_failing_operation_is_undone_alone(bench: Bench) -> None:
     play(test())
 
 
+@pytest.mark.parametrize(("changes_first", "runs"), [(False, 1), (True, 2)])
+def test_a_batch_is_made_again_only_where_one_has_failed_half_way(
+    bench: Bench, changes_first: bool, runs: int
+) -> None:
+    """Its neighbours are then made twice and kept once, and see the rows as if it had never been."""
+    made: list[int] = []
+
+    def neighbour(connection: apsw.Connection, number: int) -> list[int]:
+        made.append(number)
+        put(connection, number)
+        return kept(connection)
+
+    def fail(connection: apsw.Connection) -> list[int]:
+        if changes_first:
+            rows(connection, "UPDATE numbers SET n = n + 100")
+        raise ValueError("refused")
+
+    async def test() -> None:
+        writer = await bench.writer()
+        calls = [
+            writer.write(partial(neighbour, number=1)),
+            writer.write(fail),
+            writer.write(partial(neighbour, number=2)),
+        ]
+        first, second, third = await asyncio.gather(*calls, return_exceptions=True)
+        assert (first, third) == ([1], [1, 2])
+        assert isinstance(second, ValueError)
+        assert sorted(made) == [1] * runs + [2]
+        assert await writer.write(kept) == [1, 2]
+        await writer.close()
+
+    play(test())
+
+
 def test_a_cancelled_caller_undoes_nothing(bench: Bench) -> None:
     """Before his batch begins and while it is under way."""
 

@@ -15,6 +15,7 @@ T = TypeVar("T")
 LOG_SIZE_MAX_BYTES = 64 * 1024 * 1024
 WRITER_BUSY_MAX_MS = 5_000
 """The writer waits on its own thread; only a foreign program can hold the lock."""
+HEAR_SIGNALS_STEPS = 100_000
 READER_BUSY_MAX_MS = 100
 """Reads run on the event loop, which must not stand still."""
 
@@ -36,8 +37,30 @@ WRITER: tuple[Pragma, ...] = (
     ("journal_size_limit", LOG_SIZE_MAX_BYTES, LOG_SIZE_MAX_BYTES),
     # `log.Log` does it, after the commit instead of within it.
     ("wal_autocheckpoint", 0, 0),
+    # A row that gives way to another by REPLACE is a deleted row: ask what guards it.
+    ("recursive_triggers", "on", 1),
     # A schema that somebody else has written cannot call functions with side effects.
     ("trusted_schema", "off", 0),
+)
+CHECKPOINTER: tuple[Pragma, ...] = (
+    # It makes no commits. What it moves is on the disk before the log may start anew, as the writer has it.
+    *(each for each in WRITER if each[0] in ("synchronous", "fullfsync", "checkpoint_fullfsync", "trusted_schema")),
+)
+COMPACTOR = tuple(pragma for pragma in WRITER if pragma[0] != "cache_spill")
+"""A rebuild goes through the cache whole; what does not fit there may be written early, as nobody else reads."""
+BESIDE: tuple[Pragma, ...] = (
+    ("query_only", "on", 1),
+    # If it is the last to close, it moves the log into the file, as safely as the service would.
+    ("synchronous", "full", 2),
+    ("fullfsync", "on", 1),
+    ("checkpoint_fullfsync", "on", 1),
+    ("trusted_schema", "off", 0),
+)
+COPY: tuple[Pragma, ...] = (
+    # The copy has no name yet: one that is cut off is thrown away whole.
+    ("journal_mode", "off", "off"),
+    ("synchronous", "full", 2),
+    ("fullfsync", "on", 1),
 )
 READER: tuple[Pragma, ...] = (
     ("query_only", "on", 1),
@@ -70,11 +93,49 @@ def enforce_references(connection: apsw.Connection) -> None:
     _set(connection, WRITER_BUSY_MAX_MS, (("foreign_keys", "on", 1),))
 
 
+def open_checkpointer(path: Path, vfs: str | None = None) -> apsw.Connection:
+    """A connection that only moves the log into the file, so that it can be interrupted: an interrupt over the
+    writer's own would undo the work of whoever shares the commit."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
+    try:
+        _set(connection, WRITER_BUSY_MAX_MS, CHECKPOINTER)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
 def open_reader(path: Path, vfs: str | None = None) -> apsw.Connection:
     """A connection that cannot write. It must be closed before the writer, or the log files stay behind."""
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY, vfs=vfs)
     try:
         _set(connection, READER_BUSY_MAX_MS, READER)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_beside(path: Path, pragmas: tuple[Pragma, ...] = BESIDE) -> apsw.Connection:
+    """A connection of another process than the service's. It reads only, but is not read-only: one that is and closes
+    last would leave the log behind. Signals are heard while a statement runs."""
+    connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        connection.set_progress_handler(lambda: False, HEAR_SIGNALS_STEPS)
+        _set(connection, WRITER_BUSY_MAX_MS, pragmas)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_copy(path: Path) -> apsw.Connection:
+    """A connection to an empty file that a database is to be copied into: on any file system, also one without locks,
+    as nobody else knows of the file."""
+    flags = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_URI
+    connection = apsw.Connection(f"{path.absolute().as_uri()}?nolock=1", flags=flags)
+    try:
+        _set(connection, 0, COPY)
     except BaseException:
         connection.close()
         raise
@@ -92,6 +153,8 @@ def look(path: Path, question: Callable[[apsw.Connection], T], vfs: str | None =
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
     connection = apsw.Connection(f"{path.absolute().as_uri()}?mode=ro{how}", flags=flags, vfs=vfs)
     try:
+        connection.set_busy_timeout(WRITER_BUSY_MAX_MS)  # a backup that ends may be moving the log
+        connection.set_progress_handler(lambda: False, HEAR_SIGNALS_STEPS)
         return question(connection)
     finally:
         connection.close()

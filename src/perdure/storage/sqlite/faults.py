@@ -1,26 +1,23 @@
 """What SQLite's errors mean to a caller.
 
-Trouble of the disk or of the file becomes `StorageFull` or `StorageFailed`. A violated constraint is a fault of this
-program and becomes an assertion. Everything else passes as it is.
+Trouble of the disk or of the file becomes `StorageFull`, `StorageFailed` or `StorageDamaged`. A violated constraint
+is a fault of this program and becomes an assertion. Everything else passes as it is. Who is told of them is the
+matter of `trouble`.
 """
 
 import errno
-import logging
 from pathlib import Path
 
 import apsw
 
-from perdure.domain.errors import RefusedToStart, StorageFailed, StorageFull, Unavailable
-
-_log = logging.getLogger(__name__)
+from perdure.domain.errors import PerdureError, RefusedToStart, StorageDamaged, StorageFailed, StorageFull
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_DAMAGE = (apsw.CorruptError, apsw.NotADBError)
 _TROUBLE = (
     apsw.IOError,
     apsw.BusyError,
     apsw.LockedError,
-    apsw.CorruptError,
-    apsw.NotADBError,
     apsw.CantOpenError,
     apsw.ReadOnlyError,
     apsw.PermissionsError,
@@ -35,29 +32,48 @@ def translated(error: Exception, connection: apsw.Connection) -> Exception:
     found = _translated(error, connection)
     if found is not error:
         found.__cause__ = error
-    if isinstance(found, Unavailable):
-        _log.error("%s: %s: %s", found.error_code, type(error).__name__, error)
     return found
 
 
 def _translated(error: Exception, connection: apsw.Connection) -> Exception:
     if isinstance(error, apsw.FullError) or (isinstance(error, apsw.IOError) and _no_room(connection)):
-        return StorageFull("The disk is full; nothing was written. Free some space and try again.")
+        return StorageFull(
+            "The disk is full, or the database has its largest size; nothing was written. Free some space, and try "
+            "again."
+        )
+    if isinstance(error, _DAMAGE):
+        return damaged()
     if isinstance(error, _TROUBLE):
-        return StorageFailed("The database cannot be used at the moment; nothing was written. The log says why.")
+        return failed()
     if isinstance(error, apsw.ConstraintError):
         return AssertionError(str(error))
     return error
 
 
-def refusal(error: apsw.Error, path: Path) -> RefusedToStart:
+def failed() -> StorageFailed:
+    """What a caller is told whom the disk or the database refuses."""
+    return StorageFailed("The database cannot be used at the moment; nothing was written. The log says why.")
+
+
+def damaged() -> StorageDamaged:
+    """What a caller is told who meets the damage; where the file lies is for the log."""
+    return StorageDamaged("The database is damaged. The log names the file and the remedy.")
+
+
+def refusal(error: apsw.Error, path: Path) -> PerdureError:
     """The one line for a database that cannot be opened."""
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
-        return RefusedToStart(
-            f"{path} is damaged or not a database ({error}); it was left as it is. Move it and its -wal and -shm "
-            "files away, then put a backup in its place, or start without it to begin anew"
-        )
+    if isinstance(error, _DAMAGE):
+        return damaged_at_start(path, str(error))
     return RefusedToStart(f"{path} cannot be opened ({error}); check the folder's permissions and free space")
+
+
+def damaged_at_start(path: Path, found: str) -> StorageDamaged:
+    """The one line for a database that is not whole. `found` is what SQLite says of it."""
+    return StorageDamaged(
+        f"{path} is damaged or not a database ({found}); it was left as it is. `perdure doctor` says more. Move the "
+        "whole folder away and keep it; `perdure restore FILE` then makes it anew from a backup, and a start without "
+        "one begins from nothing"
+    )
 
 
 def _no_room(connection: apsw.Connection) -> bool:

@@ -10,7 +10,8 @@ from perdure.storage.sqlite.statements import load
 from perdure.storage.sqlite.tasks import record
 
 _sql = load("lists")
-_PLACE_OF, _PURGEABLE, _NEXT_PURGE_AT = _sql["place_of"], _sql["purgeable"], _sql["next_purge_at"]
+_PLACE_OF, _PURGEABLE, _OUTLIVED = _sql["place_of"], _sql["purgeable"], _sql["outlived"]
+_NEXT_PURGE_AT = _sql["next_purge_at"]
 _PAGE = {
     (False, False): _sql["newest"],
     (True, False): _sql["oldest"],
@@ -37,6 +38,12 @@ def page(
 def purgeable(connection: apsw.Connection, now: int, limit: int) -> list[TaskRecord]:
     """Finished tasks whose time has come."""
     return [record(found) for found in rows(connection, _PURGEABLE, {"now": now, "limit": limit})]
+
+
+def outlived(connection: apsw.Connection, finished_before: int, limit: int) -> list[TaskRecord]:
+    """Finished tasks that only their age removes."""
+    asked = {"finished_before": finished_before, "limit": limit}
+    return [record(found) for found in rows(connection, _OUTLIVED, asked)]
 
 
 def next_purge_at(connection: apsw.Connection) -> int | None:

@@ -35,11 +35,13 @@ class Log:
     """
 
     def __init__(self, connection: apsw.Connection) -> None:
+        self.commits = 0
         self.pages = 0
         self._connection = connection
         self._page_bytes = int(str(connection.pragma("page_size")))
         self._cutting = False
         self._moving = False
+        self._told = False
         connection.set_wal_hook(self._note)
         self._have_cut()
 
@@ -48,14 +50,18 @@ class Log:
         """Whether it is time to shorten it."""
         return self._cutting or self._moving or self.pages >= LOG_MAX_PAGES
 
-    def shorten(self) -> None:
-        """Move what no reader needs into the file. Never waits for anybody; on the writer's thread only."""
+    def shorten(self, in_trouble: bool = False) -> None:
+        """Move what no reader needs into the file. Never waits for anybody; on the writer's thread only. A refusal is
+        told once, and not while the disk is known to be `in_trouble`."""
         try:
             ((_, pages, moved),) = rows(self._connection, "PRAGMA wal_checkpoint(PASSIVE)")
         except apsw.Error as error:
             # Nothing is lost: the log holds it all, and the next commit brings the next attempt.
-            _log.warning("the log of %d pages could not be moved into the database: %s", self.pages, error)
+            if not self._told and not in_trouble:
+                _log.warning("the log of %d pages could not be moved into the database: %s", self.pages, error)
+            self._told = True
         else:
+            self._told = False
             self.pages, self._moving = pages, moved < pages and self._moving
 
     def cut(self) -> None:
@@ -72,6 +78,7 @@ class Log:
             self._connection.pragma("journal_size_limit", 0)
 
     def _note(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
+        self.commits += 1
         begun_anew, self.pages = pages <= self.pages, pages  # otherwise it has grown by this commit
         if self._cutting and begun_anew and self._is_cut():
             self._cutting = False

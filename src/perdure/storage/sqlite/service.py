@@ -12,12 +12,17 @@ from perdure.storage.sqlite.statements import load
 
 _sql = load("service")
 _BOOT, _KEEP_CLIENT, _KEEP_MODEL = _sql["boot"], _sql["keep_client"], _sql["keep_model"]
-_CLIENT_BY_TOKEN = _sql["client_by_token"]
+_CLIENT_BY_TOKEN, _QUEUED = _sql["client_by_token"], _sql["queued"]
 
 
 def boot(connection: apsw.Connection, boot_id: str, at: int) -> str:
     """Note who serves now."""
     return certain(connection, _BOOT, {"boot_id": boot_id, "at": at})
+
+
+def queued(connection: apsw.Connection) -> int:
+    """How many tasks wait for a slot."""
+    return certain(connection, _QUEUED)
 
 
 def keep_client(

@@ -17,12 +17,20 @@ from perdure.domain.events import Event
 from perdure.domain.lifecycle import Status
 from perdure.domain.model import ModelCard
 from perdure.domain.principal import Principal, Scope
-from perdure.ports.storage import Attempt, Change, NewTask, TaskRecord
+from perdure.engine.wakeups import wait_for
+from perdure.ports.ambient import Clock
+from perdure.ports.storage import Attempt, Change, Condition, NewTask, TaskRecord
 from perdure.storage.sqlite import events, lists, service, tasks
 from perdure.storage.sqlite.connection import enforce_references, open_reader, open_writer
 from perdure.storage.sqlite.faults import refusal, translated
 from perdure.storage.sqlite.migrate import Migration, migrate, refuse_unfit, shipped
+from perdure.storage.sqlite.place import watch
+from perdure.storage.sqlite.probe import Probe, open_probe
+from perdure.storage.sqlite.room import has_room, limit
+from perdure.storage.sqlite.trouble import Refusal
+from perdure.storage.sqlite.upkeep import Pause, Upkeep
 from perdure.storage.sqlite.version import refuse_faulty
+from perdure.storage.sqlite.whole import refuse_damaged
 from perdure.storage.sqlite.writer import Writer
 
 T = TypeVar("T")
@@ -32,36 +40,51 @@ P = ParamSpec("P")
 class SqliteStore:
     """Everything that is kept, in one file. The contract of each method stands at `Store`."""
 
-    def __init__(self, writer: Writer, reader: apsw.Connection) -> None:
+    def __init__(self, writer: Writer, reader: apsw.Connection, probe: Probe, upkeep: Upkeep) -> None:
         self._writer = writer
         self._reader = reader
+        self._probe = probe
+        self._upkeep = upkeep
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(
-        cls, path: Path, *, vfs: str | None = None, migrations: Sequence[Migration] | None = None
+        cls,
+        path: Path,
+        *,
+        vfs: str | None = None,
+        migrations: Sequence[Migration] | None = None,
+        clock: Clock | None = None,
+        pause: Pause = wait_for,
+        bytes_max: int | None = None,
     ) -> "SqliteStore":
-        """Open or make the database and bring its schema up to date.
+        """Open or make the database, bring its schema up to date, and begin its upkeep.
 
-        Raises `RefusedToStart` where that cannot be done; a file that is not fit is left as it is. `vfs` names one
-        of SQLite's doors to the operating system, for tests that make the disk fail. One process at a time: the
-        caller holds the lock of the data folder.
+        Raises `RefusedToStart` where that cannot be done, `StorageDamaged` for a file that is not whole; one that is
+        not fit is left as it is. `bytes_max` is the largest size of the file. `vfs` names one of SQLite's doors to
+        the operating system, for tests that make the disk fail; `clock` and `pause` are the upkeep's. One process at
+        a time: the caller holds the lock of the data folder.
         """
         refuse_faulty()
         writer = Writer()
+        upkeep = Upkeep(writer, clock, pause)
         try:
-            await writer.start(partial(_prepare, path, vfs, shipped() if migrations is None else migrations))
-            return cls(writer, open_reader(path, vfs))
-        except apsw.Error as error:
+            schema = shipped() if migrations is None else migrations
+            await writer.start(partial(_prepare, path, vfs, schema, bytes_max))
+            await upkeep.start(path, vfs)
+            reader, probe = _readers(path, vfs)
+            writer.trouble.has_room = partial(has_room, reader, bytes_max)
+            return cls(writer, reader, probe, upkeep)
+        except BaseException as error:
+            await upkeep.close()
             await writer.close()
-            raise refusal(error, path) from error
-        except BaseException:
-            await writer.close()
+            if isinstance(error, apsw.Error):
+                raise refusal(error, path) from error
             raise
 
     async def close(self) -> None:
-        """Finish what was handed over, then close: the reader first, since only a writer that closes last removes
-        the log files. May be called again."""
+        """Finish what was handed over, then close: the probe and the reader first, then the upkeep, since only a
+        writer that closes last removes the log files. May be called again."""
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
         # Whoever is cancelled while he waits must not stop it half way.
@@ -77,9 +100,17 @@ class SqliteStore:
         """Make one step."""
         await self._write(tasks.apply, change)
 
-    async def purge(self, task_id: int) -> None:
-        """Remove a finished task."""
-        await self._writer.write(partial(tasks.purge, task_id=task_id), purges=True)
+    async def purge(self, task_ids: Sequence[int], remembered_until: int | None = None) -> None:
+        """Remove finished tasks."""
+        await self._writer.write(lambda connection: tasks.purge(connection, task_ids, remembered_until), purges=True)
+
+    async def expired(self, ident: str) -> int | None:
+        """The client of a task that its age has removed."""
+        return self._read(tasks.expired, ident)
+
+    async def forget(self, now: int, limit: int) -> int:
+        """Remove names whose time is over."""
+        return await self._write(tasks.forget, now, limit)
 
     async def task(self, ident: str) -> TaskRecord | None:
         """The task of that name."""
@@ -110,6 +141,10 @@ class SqliteStore:
     async def purgeable(self, now: int, limit: int) -> Sequence[TaskRecord]:
         """Finished tasks whose time has come."""
         return self._read(lists.purgeable, now, limit)
+
+    async def outlived(self, finished_before: int, limit: int) -> Sequence[TaskRecord]:
+        """Finished tasks that only their age removes."""
+        return self._read(lists.outlived, finished_before, limit)
 
     async def next_purge_at(self) -> int | None:
         """When the next one's time comes."""
@@ -153,6 +188,29 @@ class SqliteStore:
         """Note who serves now."""
         return await self._write(service.boot, boot_id, at)
 
+    async def queued(self) -> int:
+        """How many tasks wait for a slot."""
+        return self._read(service.queued)
+
+    async def version(self) -> str:
+        """A mark of everything that is kept."""
+        return self._probe.version()
+
+    def condition(self) -> Condition:
+        """How the store stands."""
+        writer = self._writer
+        return Condition(
+            engine=f"SQLite {apsw.sqlite_lib_version()}",
+            trouble=writer.trouble.code,
+            reason=writer.trouble.reason,
+            commits=writer.commits,
+            writes=writer.tally.writes,
+            writes_refused=writer.tally.refused,
+            waits=writer.tally.waits,
+            waited_seconds=writer.tally.waited_seconds,
+            log=self._upkeep.condition(),
+        )
+
     # How.
 
     async def _write(
@@ -166,20 +224,38 @@ class SqliteStore:
         try:
             return question(self._reader, *args, **kwargs)
         except apsw.Error as error:
-            raise translated(error, self._reader) from error
+            failure = translated(error, self._reader)
+            if isinstance(failure, Refusal):
+                self._writer.trouble.met(failure)
+            raise failure from error
 
     async def _close(self) -> None:
+        self._probe.close()
         self._reader.close()
+        await self._upkeep.close()
         await self._writer.close()
 
 
-def _prepare(path: Path, vfs: str | None, migrations: Sequence[Migration]) -> apsw.Connection:
+def _readers(path: Path, vfs: str | None) -> tuple[apsw.Connection, Probe]:
+    """The connections that cannot write: the one that reads, and the one that tells the version."""
+    reader = open_reader(path, vfs)
+    try:
+        return reader, open_probe(path, vfs)
+    except BaseException:
+        reader.close()
+        raise
+
+
+def _prepare(path: Path, vfs: str | None, migrations: Sequence[Migration], bytes_max: int | None) -> apsw.Connection:
     """The writer's connection to a database whose schema is this program's."""
     refuse_unfit(path, migrations, vfs)
     connection = open_writer(path, vfs)
     try:
+        refuse_damaged(connection)
         migrate(connection, migrations)
         enforce_references(connection)
+        limit(connection, bytes_max)
+        watch(connection)
     except BaseException:
         connection.close()
         raise

@@ -22,7 +22,8 @@ _QUEUE_UP, _INSERT_TASK, _INSERT_RESPONSE = _sql["queue_up"], _sql["insert_task"
 _MOVE, _GROW, _NOTE_ATTEMPT = _sql["move_task"], _sql["grow_task"], _sql["note_attempt"]
 _BY_IDENT, _GOES_ON, _UNFINISHED = _sql["task_by_ident"], _sql["goes_on"], _sql["unfinished"]
 _NEXT_OWNED, _NEXT_QUEUED, _QUEUE_POSITION = _sql["next_owned"], _sql["next_queued"], _sql["queue_position"]
-_PROMPT, _ATTEMPTS, _IS_FINISHED = _sql["prompt"], _sql["attempts"], _sql["is_finished"]
+_PROMPT, _ATTEMPTS, _FINISHED = _sql["prompt"], _sql["attempts"], _sql["finished"]
+_LEAVE_NAME, _EXPIRED, _FORGET = _sql["leave_name"], _sql["expired"], _sql["forget"]
 _PURGE = tuple(_sql[f"purge_{what}"] for what in ("bodies", "events", "attempts", "response", "task"))
 
 _NULLABLE = ("boot", "fingerprint", "purge_at")
@@ -74,11 +75,20 @@ def apply(connection: apsw.Connection, change: Change) -> None:
         rows(connection, _NOTE_ATTEMPT, {"id": change.task_id, "at": change.at, "note": change.note})
 
 
-def purge(connection: apsw.Connection, task_id: int) -> None:
-    """Remove a finished task with everything that hangs on it."""
-    if value(connection, _IS_FINISHED, {"id": task_id}):
-        for statement in _PURGE:
-            rows(connection, statement, {"id": task_id})
+def purge(connection: apsw.Connection, task_ids: Collection[int], remembered_until: int | None) -> None:
+    """Remove finished tasks with everything that hangs on them."""
+    names = [_purge_one(connection, task_id) for task_id in task_ids]
+    if remembered_until is None:
+        return
+    for ident, client_id in filter(None, names):  # last, so that there is room for them, however full the file is
+        name = {"ident": ident, "client_id": client_id, "remembered_until": remembered_until}
+        rows(connection, _LEAVE_NAME, name)
+
+
+def forget(connection: apsw.Connection, now: int, limit: int) -> int:
+    """Remove names whose time is over."""
+    rows(connection, _FORGET, {"now": now, "limit": limit})
+    return connection.changes()
 
 
 # What is read.
@@ -93,6 +103,11 @@ def by_ident(connection: apsw.Connection, ident: str) -> TaskRecord | None:
 def ended(connection: apsw.Connection, ident: str) -> bool:
     """Whether no event can come any more."""
     return value(connection, _GOES_ON, {"ident": ident}) is None
+
+
+def expired(connection: apsw.Connection, ident: str) -> int | None:
+    """The client of a task that its age has removed."""
+    return value(connection, _EXPIRED, {"ident": ident})
 
 
 def unfinished(connection: apsw.Connection, after_id: int, limit: int) -> list[TaskRecord]:
@@ -150,6 +165,15 @@ def _task_columns(new: NewTask) -> dict[str, Any]:
         "tokens_max": new.tokens_max,
         "created_at": new.created_at,
     }
+
+
+def _purge_one(connection: apsw.Connection, task_id: int) -> tuple[str, int] | None:
+    """Remove a task if it is finished; its name and its client."""
+    found = row(connection, _FINISHED, {"id": task_id})
+    if found is not None:
+        for statement in _PURGE:
+            rows(connection, statement, {"id": task_id})
+    return found
 
 
 def _check_end(change: Change, given: dict[str, Any]) -> None:

@@ -24,6 +24,11 @@ ORDER BY id LIMIT :limit;
 SELECT * FROM task_lines WHERE purge_at <= :now AND finished_at IS NOT NULL
 ORDER BY purge_at LIMIT :limit;
 
+-- name: outlived
+-- The condition stands as in the index, or SQLite would not use it.
+SELECT * FROM task_lines WHERE finished_at <= :finished_before AND finished_at IS NOT NULL AND purge_at IS NULL
+ORDER BY finished_at LIMIT :limit;
+
 -- name: next_purge_at
 SELECT purge_at FROM tasks WHERE purge_at IS NOT NULL AND finished_at IS NOT NULL
 ORDER BY purge_at LIMIT 1;

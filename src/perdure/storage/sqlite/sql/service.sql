@@ -6,10 +6,14 @@ UPDATE service_config SET
     tasks_queued = (SELECT count(*) FROM tasks WHERE status = 'queued')
 RETURNING service_id;
 
+-- name: queued
+SELECT tasks_queued FROM service_config WHERE id = 1;
+
 -- name: bury
 -- A commit that failed while the log was being forced to the disk has left its pages in the log, whole. Readers never
 -- see them, but a crash now would bring them back as if they had been kept, although the caller was told otherwise.
--- The next commit is written over them; this one makes sure that there is one.
+-- The next commit is written over them; this one makes sure that there is one. While the disk refuses and nobody
+-- writes, it is tried again about once a second: that is how the end of the trouble is noticed.
 UPDATE service_config SET commits_refused = commits_refused + 1;
 
 -- name: keep_client

@@ -87,8 +87,20 @@ SELECT created_at, 0 AS attempt, 'queued' AS status, 'submitted' AS note FROM ta
 UNION ALL
 SELECT * FROM (SELECT at, attempt, status, note FROM task_attempts WHERE task_id = :id ORDER BY id);
 
--- name: is_finished
-SELECT 1 FROM tasks WHERE id = :id AND finished_at IS NOT NULL;
+-- name: finished
+SELECT ident, client_id FROM tasks WHERE id = :id AND finished_at IS NOT NULL;
+
+-- name: leave_name
+INSERT INTO tombstones (ident, client_id, remembered_until) VALUES (:ident, :client_id, :remembered_until)
+ON CONFLICT (ident) DO UPDATE SET client_id = excluded.client_id, remembered_until = excluded.remembered_until;
+
+-- name: expired
+SELECT client_id FROM tombstones WHERE ident = :ident;
+
+-- name: forget
+DELETE FROM tombstones WHERE ident IN (
+    SELECT ident FROM tombstones WHERE remembered_until <= :now ORDER BY remembered_until LIMIT :limit
+);
 
 -- name: purge_bodies
 -- The five of a purge stand in the order that the references allow.

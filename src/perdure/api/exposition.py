@@ -1,0 +1,139 @@
+"""The numbers of the service in the text format of Prometheus.
+
+Everything is counted where it happens and only read here. Loaded when somebody asks first: a start need not pay for
+the library.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
+
+from perdure.domain.errors import StorageDamaged, StorageFailed, StorageFull
+from perdure.engine.service import Workload
+from perdure.ports.runtime import Statistics
+from perdure.ports.storage import Condition, LogCondition
+
+MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+TROUBLES = (StorageFull.code, StorageFailed.code, StorageDamaged.code)
+LOG_STATES = ("ok", "held", "growing")
+MICROSECONDS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Seen:
+    """The service at one moment."""
+
+    version: str
+    ready: bool
+    workload: Workload
+    models: Iterable[Statistics]
+    condition: Condition
+
+
+def exposed(seen: Seen) -> bytes:
+    """The whole page, with what the operating system says of the process."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Ours(seen))
+    ProcessCollector(registry=registry)
+    return generate_latest(registry)
+
+
+class _Ours(Collector):
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+
+    def collect(self) -> Iterator[Metric]:
+        """Every metric of ours that has a value now."""
+        seen = self._seen
+        parts = [_service(seen), _models(list(seen.models)), _storage(seen.condition)]
+        if seen.condition.log is not None:
+            parts.append(_log(seen.condition.log))
+        return chain(*parts)
+
+
+def _service(seen: Seen) -> Iterator[Metric]:
+    database, _, version = seen.condition.engine.partition(" ")
+    facts = {"version": seen.version, database.lower(): version}
+    yield InfoMetricFamily("perdure_build", "What runs.", value=facts)
+    yield _gauge("perdure_ready", "1 while work can be taken, as /readyz says.", seen.ready)
+    yield from _known("perdure_tasks_queued", "Tasks that wait for a slot.", seen.workload.queued)
+    yield _gauge("perdure_tasks_running", "Tasks that are worked on.", seen.workload.running)
+
+
+def _models(models: list[Statistics]) -> Iterator[Metric]:
+    loaded = GaugeMetricFamily("perdure_model_loaded", "1 while a process has the model.", labels=["model"])
+    slots = GaugeMetricFamily("perdure_model_slots", "Texts that can be drawn at once.", labels=["model"])
+    used = GaugeMetricFamily("perdure_model_slots_used", "Texts that are drawn now.", labels=["model"])
+    starts = CounterMetricFamily("perdure_model_starts", "Starts of the model's process.", labels=["model"])
+    drawn = CounterMetricFamily("perdure_model_tokens_drawn", "Tokens drawn by that process.", labels=["model"])
+    read = CounterMetricFamily("perdure_model_tokens_read", "Tokens read by that process.", labels=["model"])
+    for each in models:
+        loaded.add_metric([each.model], each.loaded)
+        slots.add_metric([each.model], each.slots)
+        used.add_metric([each.model], each.slots_used)
+        starts.add_metric([each.model], each.starts)
+        drawn.add_metric([each.model], each.tokens_drawn)
+        read.add_metric([each.model], each.tokens_read)
+    yield from (loaded, slots, used, starts, drawn, read)
+
+
+def _storage(condition: Condition) -> Iterator[Metric]:
+    trouble = {code: condition.trouble == code for code in TROUBLES}
+    yield _states("perdure_storage_trouble", "1 for the error that writes meet now.", "code", trouble)
+    yield _counter("perdure_storage_commits", "Commits made, the store's own included.", condition.commits)
+    yield _counter("perdure_storage_writes", "Writes made; many share a commit.", condition.writes)
+    yield _counter("perdure_storage_writes_refused", "Writes that the disk refused.", condition.writes_refused)
+    yield HistogramMetricFamily(
+        "perdure_storage_write_wait_seconds",
+        "How long writes waited for their commit.",
+        buckets=[(floatToGoString(bound), count) for bound, count in condition.waits],
+        sum_value=condition.waited_seconds,
+    )
+
+
+def _log(log: LogCondition) -> Iterator[Metric]:
+    at = None if log.checked_at is None else log.checked_at / MICROSECONDS
+    states = {state: log.state == state for state in LOG_STATES}
+    yield _states("perdure_storage_log_state", "1 for how the write-ahead log stands.", "state", states)
+    yield from _known("perdure_storage_log_pages", "Pages in the log at the last look.", log.pages)
+    yield from _known("perdure_storage_log_moved_pages", "Those in the database by then.", log.moved_pages)
+    yield from _known("perdure_storage_log_limit_pages", "More pages than this are too many.", log.limit_pages)
+    yield _gauge("perdure_storage_log_size_bytes", "Size of the log's file.", log.size_bytes)
+    yield _gauge("perdure_storage_log_size_limit_bytes", "To this the file is cut.", log.size_limit_bytes)
+    yield from _known("perdure_storage_log_checked_timestamp_seconds", "When the last look measured.", at)
+    yield _counter("perdure_storage_log_checks", "Looks at the log.", log.checks)
+    yield _counter("perdure_storage_log_checks_failed", "Looks that failed.", log.checks_failed)
+    yield _counter("perdure_storage_log_checks_unmeasured", "Looks that measured nothing.", log.checks_unmeasured)
+
+
+def _gauge(name: str, what: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, what, value=value)
+
+
+def _counter(name: str, what: str, value: float) -> Metric:
+    return CounterMetricFamily(name, what, value=value)
+
+
+def _known(name: str, what: str, value: float | None) -> Iterator[Metric]:
+    """A number that is not always known: it is left out then, since 0 would be a lie."""
+    if value is not None:
+        yield _gauge(name, what, value)
+
+
+def _states(name: str, what: str, label: str, states: Mapping[str, bool]) -> Metric:
+    """One line for each state, so that a rule can name one that has never come."""
+    family = GaugeMetricFamily(name, what, labels=[label])
+    for state, now in states.items():
+        family.add_metric([state], now)
+    return family

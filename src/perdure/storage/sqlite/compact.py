@@ -1,0 +1,91 @@
+"""Give the free pages of a database back to the disk.
+
+`VACUUM` in place, not a rebuilt copy that is renamed over the old file: another process may be reading the database,
+as a backup does, and SQLite's own locks then keep the two apart. A file that is swapped under a reader is not
+noticed, and the last to leave the old one would delete the log of the new one.
+
+What is written goes to a temporary file without a name, then to the log, and with one commit it counts. A kill before
+that commit leaves the database as it was, one after it leaves the new one.
+"""
+
+import os
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
+
+from perdure.domain.errors import StorageDamaged
+from perdure.storage.sqlite import files
+from perdure.storage.sqlite.checked import Unfit, contents, refuse_damaged, refuse_foreign, telling
+from perdure.storage.sqlite.connection import COMPACTOR, open_beside
+from perdure.storage.sqlite.log import FRAME_HEADER_BYTES
+from perdure.storage.sqlite.query import rows
+from perdure.storage.sqlite.statements import load
+
+SPARE_BYTES = 1024 * 1024
+
+_COMPACT = load("care")["compact"]
+_REMEDY = "`perdure doctor` tells more; `perdure restore` brings a backup back."
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """The size of the file before and after."""
+
+    before_bytes: int
+    after_bytes: int
+
+
+def compact(path: Path) -> Compacted:
+    """Rebuild the database without its free pages. Raises `Unfit`, `StorageDamaged`; then it is as it was.
+
+    The caller holds the lock of the data folder.
+    """
+    # Read by SQLite when it makes a temporary file. In the folder of the database there is room, as was checked, and
+    # nobody else looks into it.
+    os.environ["SQLITE_TMPDIR"] = str(path.absolute().parent)
+    if not path.is_file():
+        raise Unfit(f"There is no database {path}; name the data folder with --data.")
+    with telling(path, _REMEDY), closing(open_beside(path, COMPACTOR)) as connection:
+        refuse_foreign(connection, path)
+        refuse_damaged(connection, path, _REMEDY)
+        _refuse_full(connection, path)
+        held = contents(connection)
+        before = _pages(connection, "page_count") * _pages(connection, "page_size")
+        _rebuild(connection, path)
+        if (found := contents(connection)) != held:
+            raise StorageDamaged(f"{path} holds {found} and held {held}. {_REMEDY}")
+    # Closed by now, as the last one, so the log has been moved into the file and is gone.
+    return Compacted(before, path.stat().st_size)
+
+
+def needed_bytes(connection: apsw.Connection) -> int:
+    """What a rebuild writes at most, before the old pages are given back: what is kept twice, once for the temporary
+    file and once for the log with a header to each page."""
+    page_bytes = _pages(connection, "page_size")
+    kept = _pages(connection, "page_count") - _pages(connection, "freelist_count")
+    return kept * (2 * page_bytes + FRAME_HEADER_BYTES) + SPARE_BYTES
+
+
+def _refuse_full(connection: apsw.Connection, path: Path) -> None:
+    if (there := files.room(path.parent)) < (needed := needed_bytes(connection)):
+        raise Unfit(
+            f"To compact {path} takes {needed:,} bytes and its disk has {there:,} free; nothing was done. Free some "
+            "space there first. The service does not need this: it fills the free pages again."
+        )
+
+
+def _rebuild(connection: apsw.Connection, path: Path) -> None:
+    try:
+        rows(connection, _COMPACT)
+    except apsw.FullError:
+        raise Unfit(
+            f"The disk of {path.parent} filled up; the database is as it was. Free some space there first."
+        ) from None
+    except apsw.BusyError:
+        raise Unfit(f"Another program has {path} open; the database is as it was. End that one first.") from None
+
+
+def _pages(connection: apsw.Connection, name: str) -> int:
+    return int(str(connection.pragma(name)))

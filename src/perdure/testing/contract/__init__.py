@@ -1,0 +1,1 @@
+"""The parts of the store's contract suite, by subject; `perdure.testing.store_contract` puts them together."""
