@@ -22,7 +22,8 @@ import uvicorn
 from perdure import __version__
 from perdure.ambient import file_system, log
 from perdure.ambient.clock import SystemClock
-from perdure.ambient.folder import DataFolder, write_private
+from perdure.ambient.folder import DataFolder, warn_of_others, write_private
+from perdure.ambient.folder_findings import warn_of_loss
 from perdure.ambient.names import RandomNames
 from perdure.api.app import build_app
 from perdure.domain.errors import (
@@ -140,12 +141,16 @@ async def serve(settings: Settings, announce: Callable[[Started], None]) -> int:
     files = _model_files(settings)
     file_system.refuse_unsafe(settings.folder, allow_network=settings.allow_network_folder)
     with DataFolder(settings.folder), _bind(settings) as listening:
-        async with _opened(settings, files, clock, stop) as (store, runtime):
+        warn_of_others(settings.folder)
+        warn_of_loss(settings.folder, settings.database.name)
+        models_log = log.Held()
+        async with _opened(settings, files, clock, stop, models_log) as (store, runtime):
             with _whole(settings.database):
                 owner = _ensure_owner(settings.token_file, store, clock, names)
                 await _to_its_end(owner, "start", settings.stop_database_seconds, stop)
-                if settings.model is not None:
-                    await unless(stop.asked, _require(runtime))
+                if settings.model_file is not None:
+                    await unless(stop.asked, _require(runtime, settings.model_file))
+                models_log.release()
                 engine = _engine(settings, store, runtime, clock, names)
                 left = await unless(stop.asked, engine.start())
             if left is not None:
@@ -202,30 +207,41 @@ async def _finish(engine: Engine, stop: Stop, seconds: float) -> None:
 
 @asynccontextmanager
 async def _opened(
-    settings: Settings, files: Sequence[ModelFile], clock: Clock, stop: Stop
+    settings: Settings, files: Sequence[ModelFile], clock: Clock, stop: Stop, models_log: log.Held
 ) -> AsyncGenerator[tuple[Store, LlamaRuntime]]:
     """The store and the runtime; on the way out the runtime goes first, the store's writing connection last."""
     opening = SqliteStore.open(settings.database, clock=clock, bytes_max=settings.database_max_bytes)
     store = await _to_its_end(opening, "opening of the database", settings.stop_database_seconds, stop)
+    try:
+        async with _running(settings, files, store, models_log) as runtime:
+            yield store, runtime
+    finally:
+        with stage("database", settings.stop_database_seconds):
+            await store.close()
+
+
+@asynccontextmanager
+async def _running(
+    settings: Settings, files: Sequence[ModelFile], store: Store, models_log: log.Held
+) -> AsyncGenerator[LlamaRuntime]:
+    """The runtime, and what is known of its models kept."""
     runtime = LlamaRuntime(
         files,
         slots=settings.slots,
         window=settings.window_tokens,
         threads=settings.threads,
         memory_max_bytes=settings.kv_memory_max_bytes,
-        log=log.event,
+        log=models_log.event,
     )
     runtime.start()
     keeping = asyncio.create_task(_keep_models(files, store, runtime), name="keep models")
     try:
-        yield store, runtime
+        yield runtime
     finally:
         with stage("model processes", settings.stop_models_seconds):
             keeping.cancel()
             await asyncio.gather(keeping, return_exceptions=True)
             await runtime.close()
-        with stage("database", settings.stop_database_seconds):
-            await store.close()
 
 
 async def _to_its_end(work: Coroutine[Any, Any, T], name: str, seconds: float, stop: Stop) -> T:
@@ -280,7 +296,7 @@ def _whole(database: Path) -> Generator[None]:
     try:
         yield
     except StorageDamaged as error:
-        raise damaged_at_start(database, str(error.__cause__)) from error
+        raise damaged_at_start(database, str(error.__cause__ or "the log says more")) from error
 
 
 def _model_files(settings: Settings) -> list[ModelFile]:
@@ -296,15 +312,16 @@ def _model_files(settings: Settings) -> list[ModelFile]:
     return [ModelFile(bundled.NAME, found)]
 
 
-async def _require(runtime: LlamaRuntime) -> None:
+async def _require(runtime: LlamaRuntime, file: Path) -> None:
     """A model named on the command line has to work: whoever named it is there to read why it does not."""
     try:
         for name in [card.name for card in await runtime.models()]:
             await runtime.load(name)
-        if fault := runtime.fault():
-            raise RefusedToStart(fault)
+        fault = runtime.fault()
     except ModelUnavailable as error:
-        raise RefusedToStart(error.message) from None
+        fault = error.message
+    if fault is not None:
+        raise RefusedToStart(f"{fault} The file is {file}.")
 
 
 async def _ensure_owner(path: Path, store: Store, clock: Clock, names: Names) -> None:

@@ -4,10 +4,11 @@ Each comes from an option of `perdure serve`, else from the environment (`PERDUR
 from the default here. docs/reference/settings.md lists them.
 """
 
+import enum
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import msgspec
 import platformdirs
@@ -18,6 +19,8 @@ from perdure.domain.errors import RefusedToStart
 from perdure.domain.recovery import OnRestart
 
 PREFIX = "PERDURE_"
+_PATHS = ("data", "model")
+_UNITS = ("bytes", "days", "seconds", "tokens", "tasks")
 
 
 def _default_folder() -> str:
@@ -81,36 +84,116 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.folder / "server.json"
 
 
-def load(given: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Settings:
+def load(given: Mapping[str, object], environ: Mapping[str, str] = os.environ, *, strict: bool = False) -> Settings:
     """The settings; options that are None were not given.
 
     Raises `RefusedToStart` with every problem in one line: values that do not fit, and variables that look like
-    settings and are none (a misspelt setting would otherwise have no effect, in silence).
+    settings and are none (a misspelt setting would otherwise have no effect, in silence). If not `strict`, as for
+    commands that need only the data folder, what lies in the environment and does not lead to another folder is no
+    reason to refuse: it has no effect, and `passed_over` tells it.
     """
-    fields = {field.name: field for field in msgspec.structs.fields(Settings)}
-    chosen: dict[str, Any] = {}
-    known = {f"{PREFIX}{name.upper()}" for name in fields}
-    problems = [f"{name} is no setting" for name in sorted(environ) if name.startswith(PREFIX) and name not in known]
-    for name, field in fields.items():
-        variable = f"{PREFIX}{name.upper()}"
-        raw, source = given.get(name), f"--{name}"
-        if raw is None:
-            raw, source = environ.get(variable) or None, variable
-        if raw is None:
-            continue
-        try:
-            chosen[name] = msgspec.convert(raw, field.type, strict=False)
-        except msgspec.ValidationError as error:
-            problems.append(f"{source} is {raw!r}{_told(str(error))}")
-    if problems:
-        raise RefusedToStart(f"The settings cannot be used: {'; '.join(problems)}.")
+    chosen, problems = _read(given, environ)
+    told = [problem.told for problem in problems if strict or problem.refuses]
+    if told:
+        raise RefusedToStart(f"The settings cannot be used: {'; '.join(told)}.")
     return Settings(**chosen)
 
 
-def _told(error: str) -> str:
-    """Why a value does not fit, in the words of people where the library names its types."""
-    if error.endswith("got `str`"):
-        for kind, meant in (("int", "a whole number"), ("float", "a number"), ("bool", "true or false")):
-            if error.startswith(f"Expected `{kind}`"):
-                return f", which is not {meant}"
-    return f": {error[:1].lower()}{error[1:]}"
+def passed_over(given: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> list[str]:
+    """What has no effect on a command that is not strict, a line each."""
+    return [f"{problem.told}; it has no effect here." for problem in _read(given, environ)[1] if not problem.refuses]
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    """What is wrong, and whether every command refuses it."""
+
+    told: str
+    refuses: bool
+
+
+def _read(given: Mapping[str, object], environ: Mapping[str, str]) -> tuple[dict[str, Any], list[_Problem]]:
+    """What was chosen, and what is wrong."""
+    fields = {field.name: field for field in msgspec.structs.fields(Settings)}
+    chosen: dict[str, Any] = {}
+    problems = list(_strays(given, environ, [_variable(name) for name in fields]))
+    for name, field in fields.items():
+        raw, source = given.get(name), f"--{name}"
+        if is_option := raw is not None:
+            pass
+        elif raw := environ.get(_variable(name)):
+            source = _variable(name)
+        else:
+            continue
+        try:
+            value = msgspec.convert(raw, field.type, strict=False)
+            chosen[name] = _whole(value) if name in _PATHS else value
+        except (msgspec.ValidationError, _BadPath) as error:
+            why = str(error) if isinstance(error, _BadPath) else f"must be {_wanted(field.type, name)}"
+            problems.append(_Problem(f"{source} is {raw!r}: {why}", refuses=is_option or name == "data"))
+    return chosen, problems
+
+
+def _variable(name: str) -> str:
+    return f"{PREFIX}{name.upper()}"
+
+
+def _strays(given: Mapping[str, object], environ: Mapping[str, str], known: list[str]) -> Iterator[_Problem]:
+    """Variables that look like settings and are none. One that may have meant the data folder refuses where nothing
+    else names it: a backup of another folder would be worse than none."""
+    folder = _variable("data")
+    named = given.get("data") is not None or bool(environ.get(folder))
+    for stray in sorted(name for name in environ if name.startswith(PREFIX) and name not in known):
+        near = _nearest(stray, known)
+        meant = f" (did you mean {near}?)" if near else ""
+        yield _Problem(f"{stray} is no setting{meant}", refuses=near == folder and not named)
+
+
+def _nearest(stray: str, known: list[str]) -> str | None:
+    import difflib  # not worth its time otherwise
+
+    names = {name.removeprefix(PREFIX): name for name in known}
+    word = stray.removeprefix(PREFIX).upper()
+    longer = [name for name in names if word.startswith(f"{name}_")]  # DATA_FOLDER
+    near = longer or difflib.get_close_matches(word, names, n=1, cutoff=0.5)
+    return names[near[0]] if near else None
+
+
+class _BadPath(ValueError):
+    """A path that leads nowhere."""
+
+
+def _whole(path: str | None) -> str | None:
+    """A path with the user's home in place of `~`, and from the root on: it is printed in commands that are tried
+    elsewhere."""
+    if path is None:
+        return None
+    expanded = os.path.expanduser(path)  # noqa: PTH111 -- that of pathlib raises where there is no such user
+    if expanded.startswith("~"):
+        raise _BadPath("no such user is known (`./~` begins the name of a file that is called so)")
+    try:
+        return str(Path(expanded).absolute())
+    except OSError:
+        raise _BadPath("the current folder is gone; name it from the root on") from None
+
+
+def _wanted(kind: Any, name: str) -> str:
+    """What a setting takes, in words, from its type; the unit is the last word of its name."""
+    if get_origin(kind) is Annotated:
+        base, meta = get_args(kind)
+        return _wanted(base, name) + _range(meta)
+    if get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, enum.Enum)):
+        words = [str(each) for each in (get_args(kind) or kind)]
+        return words[0] if len(words) == 1 else f"one of {', '.join(words)}"
+    if parts := get_args(kind):
+        return ", or ".join(_wanted(part, name) for part in parts)
+    if kind in (int, float):
+        unit = name.rpartition("_")[2]
+        return ("a whole number" if kind is int else "a number") + (f" of {unit}" if unit in _UNITS else "")
+    return {bool: "true or false", type(None): "not set"}.get(kind, "a text")
+
+
+def _range(meta: Meta) -> str:
+    """The bounds of a number."""
+    if meta.gt is not None:
+        return f" above {meta.gt}, at most {meta.le}"
+    return f" from {meta.ge} to {meta.le}" if meta.le is not None else f", at least {meta.ge}"

@@ -49,7 +49,9 @@ def _range(meta: msgspec.Meta) -> str:
 def default(field: msgspec.structs.FieldInfo) -> str:
     """The default of a setting as the document writes it."""
     if field.default is None:
-        return "none"
+        return "not set"
+    if isinstance(field.default, bool):
+        return f"`{field.default}`".lower()
     return "the user's data folder" if field.default is msgspec.NODEFAULT else f"`{field.default}`"
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from perdure.ports.storage import LogCondition, TaskRecord
+from perdure.ports.storage import TaskRecord, WalCondition
 from perdure.storage.sqlite import upkeep
 from perdure.storage.sqlite.connection import open_reader
 from perdure.storage.sqlite.store import SqliteStore
@@ -49,9 +49,9 @@ class Upkept:
         return self.path.with_name(self.path.name + "-wal").stat().st_size
 
     @property
-    def condition(self) -> LogCondition:
+    def condition(self) -> WalCondition:
         """How the log stands."""
-        found = self.store.condition().log
+        found = self.store.condition().wal
         assert found is not None
         return found
 

@@ -5,6 +5,7 @@ it go on.
 """
 
 import asyncio
+import errno
 import os
 import sys
 import threading
@@ -18,6 +19,7 @@ import uvicorn
 
 from perdure.cli.main import main
 from perdure.engine.engine import Engine
+from perdure.runtime.llamacpp import host
 from perdure.runtime.llamacpp.supervisor import LlamaRuntime
 from perdure.storage.sqlite import upkeep
 from perdure.storage.sqlite.store import SqliteStore
@@ -52,6 +54,16 @@ async def for_ever(*_: Any, **__: Any) -> None:
 def at_the_callers(_folder: Path) -> None:
     """Whoever is connected is never seen off."""
     uvicorn.Server.shutdown = for_ever
+
+
+def at_the_reading(_folder: Path) -> None:
+    """The model's file is so large that its digest is not there before the stop."""
+
+    def read(_path: Path, given_up: threading.Event) -> str:
+        given_up.wait()
+        raise OSError(errno.ECANCELED, "the service is stopping")
+
+    host.sha256_of = read
 
 
 def at_the_models(_folder: Path) -> None:
@@ -121,6 +133,7 @@ PLACES: dict[str, Callable[[Path], None]] = {
     place.__name__: place
     for place in (
         at_the_callers,
+        at_the_reading,
         at_the_models,
         at_the_database,
         in_the_event_loop,

@@ -18,16 +18,18 @@ from tests.system.care import (
     MIB,
     asked,
     begun,
+    bound,
     copying,
     digests,
     make_database,
     names,
+    orphan_log,
     part_of,
     refused,
     small_disk,
     told,
 )
-from tests.system.command import on, ran
+from tests.system.command import CALLED, on, ran
 from tests.system.server import COMMAND, TERMINAL, Server, check_log, freeze, text_of, thaw, until
 
 BALLAST_MIB = 32
@@ -175,10 +177,36 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
     path = make_database(tmp_path / "data")
     (tmp_path / "file").write_text("mine")
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
-    for name, why in {"file": "exists", "data": "exists", "link": "exists", "no/file": "There is no folder"}.items():
+    reasons = {"file": "exists", "data": "is a folder", "link": "exists", "no/file": "There is no folder"}
+    for name, why in reasons.items():
         assert why in refused(ran("backup", str(tmp_path / name), "--data", str(path.parent)))
     assert (tmp_path / "file").read_text() == "mine"
     assert names(tmp_path) == {"data", "file", "link"}
+
+
+def test_a_dash_is_no_file(tmp_path: Path) -> None:
+    """A copy that cannot be read again cannot be checked."""
+    path = make_database(tmp_path / "data")
+    for command in ("backup", "restore"):
+        assert "as a file" in refused(ran(command, "-", "--data", str(path.parent)))
+    assert names(path.parent) == {"perdure.db"}
+
+
+def test_one_in_the_data_folder_is_made_with_a_word(tmp_path: Path) -> None:
+    """It is lost together with what it is a copy of. Its path is told without a way back in it."""
+    path = make_database(tmp_path / "data")
+    ended = ran("backup", f"{tmp_path}/data/../data/copy", "--data", f"{tmp_path}/data/../data", "--json")
+    assert told(ended)["path"] == str(path.parent / "copy")
+    (line,) = ended.stderr.decode().splitlines()
+    assert line.startswith(f"perdure: {path.parent / 'copy'} lies in the data folder and is lost together with it")
+
+
+def test_a_remedy_names_the_folder(tmp_path: Path) -> None:
+    """And this program as it was called."""
+    path = make_database(tmp_path / "data", 1)
+    path.write_bytes(b"x" * 10_000)
+    line = refused(ran("backup", str(tmp_path / "backup"), "--data", str(path.parent)), code=6)
+    assert f"`{CALLED} doctor --data {path.parent}` tells more" in line
 
 
 def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
@@ -250,3 +278,46 @@ def test_two_at_once_make_one_file(tmp_path: Path) -> None:
     assert sorted(each.returncode for each in both) == [0, 1]
     assert asked(target, "SELECT count(*) FROM ballast") == [(16,)]
     assert names(tmp_path) == {"data", "backup"}
+
+
+def test_a_folder_that_cannot_be_forced_to_the_disk_is_one_warning(tmp_path: Path) -> None:
+    """The backup is there and is told as such; that its name may not survive a power cut is told beside it."""
+    path = make_database(tmp_path / "data", 1)
+    (tmp_path / "drop").mkdir(mode=0o300)
+    ended = bound("backup", str(tmp_path / "drop" / "copy"), "--data", str(path.parent), "--json")
+    (tmp_path / "drop").chmod(0o700)
+    assert (ended.returncode, names(tmp_path / "drop")) == (0, {"copy"}), ended
+    assert told(ended)["path"] == str(tmp_path / "drop" / "copy")
+    (line,) = ended.stderr.decode().splitlines()
+    assert f"whether its name in {tmp_path / 'drop'} survives a power cut is not known" in line
+
+
+def test_a_folder_where_nothing_can_be_written_is_told(tmp_path: Path) -> None:
+    """With the reason and the file."""
+    path = make_database(tmp_path / "data", 1)
+    (tmp_path / "shut").mkdir(mode=0o500)
+    line = refused(bound("backup", str(tmp_path / "shut" / "copy"), "--data", str(path.parent)))
+    assert "Permission denied" in line
+    assert str(tmp_path / "shut" / "copy") in line
+
+
+@pytest.mark.parametrize("database", [None, b""])
+def test_a_log_without_its_database_is_left_as_it_is(tmp_path: Path, database: bytes | None) -> None:
+    """SQLite would remove it as soon as it opens the database."""
+    before = orphan_log(tmp_path / "data", database)
+    line = refused(ran("backup", str(tmp_path / "backup"), "--data", str(tmp_path / "data")), code=6)
+    assert "perdure.db-wal" in line
+    assert digests(tmp_path / "data") == before
+    assert names(tmp_path) == {"data"}
+
+
+@pytest.mark.parametrize("ending", ["-journal", "-wal", "-shm", ".restoring", ".2026"])
+def test_a_name_of_the_database_itself_is_refused(tmp_path: Path, ending: str) -> None:
+    """In the data folder, by whatever way it is named: SQLite or a restore would destroy it. Elsewhere it is free."""
+    path = make_database(tmp_path / "data")
+    (tmp_path / "way").symlink_to(path.parent)
+    for folder in (path.parent, tmp_path / "way"):
+        line = refused(ran("backup", f"{folder}/perdure.db{ending}", "--data", str(path.parent)))
+        assert "name another file" in line
+    assert names(path.parent) == {"perdure.db"}
+    told(ran("backup", f"{tmp_path}/perdure.db{ending}", "--data", str(path.parent), "--json"))

@@ -596,14 +596,32 @@ def test_a_wrong_data_folder_is_named_so(tmp_path: Path) -> None:
     assert got.returncode == 1
 
 
-def test_a_setting_that_is_no_number_is_told_in_plain_words() -> None:
-    """Not in those of the library."""
-    got = ran("tasks", PERDURE_PORT="abc", PERDURE_DRAIN_SECONDS="x")
-    assert (
-        b"PERDURE_PORT is 'abc', which is not a whole number; PERDURE_DRAIN_SECONDS is 'x', which is not a number."
-        in (got.stderr)
-    )
-    assert got.returncode == 1
+def test_a_setting_that_is_no_number_is_told_in_plain_words(tmp_path: Path) -> None:
+    """Not in those of the library. A command that needs only the folder goes on, and the service does not start."""
+    wrong: dict[str, Any] = {"PERDURE_PORT": "abc", "PERDURE_DRAIN_SECONDS": "x", "PERDURE_RETENTION": "9"}
+    told = [
+        b"PERDURE_RETENTION is no setting (did you mean PERDURE_RETENTION_DAYS?)",
+        b"PERDURE_PORT is 'abc': must be a whole number from 0 to 65535",
+        b"PERDURE_DRAIN_SECONDS is 'x': must be a number of seconds from 0 to 3600",
+    ]
+    folder = str(tmp_path)
+    got = ran("serve", "--data", folder, **wrong)
+    assert (got.returncode, got.stderr) == (1, b"perdure: The settings cannot be used: %b.\n" % b"; ".join(told))
+    got = ran("doctor", "--data", folder, **wrong)
+    assert got.stderr.splitlines() == [b"perdure: %b; it has no effect here." % each for each in told]
+    assert got.stdout
+    got = ran("doctor", PERDURE_DATA_DIR=folder)
+    assert (got.returncode, got.stdout) == (1, b"")
+    assert b"PERDURE_DATA_DIR is no setting (did you mean PERDURE_DATA?)" in got.stderr
+
+
+def test_a_path_is_told_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In commands to try as well, which may be typed in another folder; `~` is the user's home."""
+    hint = f"Start one with `{CALLED} serve --data {tmp_path}`".encode()
+    monkeypatch.chdir(tmp_path.parent)
+    for given in ("~", tmp_path.name):
+        assert hint in ran("tasks", "--data", given, HOME=str(tmp_path)).stderr
+    assert f"data folder {tmp_path}.".encode() in ran("tasks", PERDURE_DATA="~", HOME=str(tmp_path)).stderr
 
 
 @pytest.mark.parametrize("words", [["--help"], *([each, "--help"] for each in HELPED)], ids=" ".join)

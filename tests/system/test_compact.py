@@ -2,14 +2,28 @@
 
 import shutil
 import subprocess
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from pathlib import Path
 
+import apsw
 import psutil
 import pytest
 
 from perdure.storage.sqlite.connection import open_beside
-from tests.system.care import MIB, asked, findings, make_database, names, refused, small_disk, stopped, told, written
+from tests.system.care import (
+    MIB,
+    asked,
+    digests,
+    findings,
+    make_database,
+    names,
+    orphan_log,
+    refused,
+    small_disk,
+    stopped,
+    told,
+    written,
+)
 from tests.system.command import on, ran
 from tests.system.server import Server
 
@@ -62,7 +76,9 @@ def test_free_pages_are_given_back(tmp_path: Path, tiny_model: Path) -> None:
 def test_a_served_folder_is_refused(tmp_path: Path, tiny_model: Path) -> None:
     """The service goes on."""
     with Server(tmp_path / "data", tiny_model).start() as server:
-        assert "in use by another Perdure" in refused(on(server, "compact"))
+        line = refused(on(server, "compact"))
+        assert "in use by another Perdure" in line
+        assert line.endswith("Stop that one first.")
         assert server.ended(server.create(max_output_tokens=3)["id"])["status"] == "incomplete"
 
 
@@ -109,6 +125,23 @@ def test_a_disk_that_fills_up_meanwhile_does_no_harm(tmp_path: Path) -> None:
         assert kept(path) == before
 
 
+def test_beside_a_reader_it_tells_what_comes_of_it(tmp_path: Path) -> None:
+    """The pages are free already in the log; the file shrinks when the reader leaves."""
+    path = sparse(tmp_path / "data")
+    size = path.stat().st_size
+    with closing(open_beside(path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM tasks").fetchall()
+        ended = ran("compact", "--data", str(path.parent), "--json")
+        reader.execute("COMMIT")
+    made = told(ended)
+    (line,) = ended.stderr.decode().splitlines()
+    assert "the file shrinks when it ends" in line
+    assert made == {"object": "compaction", "before_bytes": size, "after_bytes": path.stat().st_size}
+    assert path.stat().st_size < size / 3
+    assert names(path.parent) == {"perdure.db", "perdure.lock"}
+
+
 def stopped_between(path: Path, least_mib: int, most_mib: int) -> AbstractContextManager[subprocess.Popen[bytes]]:
     """A command that stands still while it writes its result into the log."""
     log = path.with_name("perdure.db-wal")
@@ -137,6 +170,15 @@ def test_killed_at_any_moment_the_database_is_whole(tmp_path: Path, log_mib: int
     assert names(path.parent) == {"perdure.db", "perdure.lock"}
 
 
+def test_with_nothing_to_gain_it_says_so(tmp_path: Path) -> None:
+    """Both sizes are the same."""
+    path = sparse(tmp_path / "data", 1)
+    ran("compact", "--data", str(path.parent))
+    ended = ran("compact", "--data", str(path.parent), "--json")
+    assert told(ended)["before_bytes"] == told(ended)["after_bytes"] == path.stat().st_size
+    assert ended.stderr.decode() == "perdure: There were no free pages to give back.\n"
+
+
 def test_a_signal_ends_it_in_order(tmp_path: Path) -> None:
     """The database holds what it held, and no log is left."""
     path = sparse(tmp_path / "data")
@@ -159,3 +201,24 @@ def test_a_damaged_database_is_refused(tmp_path: Path) -> None:
     assert str(path) in refused(ran("compact", "--data", str(path.parent)), code=6)
     assert path.read_bytes() == before
     assert "There is no database" in refused(ran("compact", "--data", str(tmp_path / "no")))
+
+
+@pytest.mark.parametrize("database", [None, b""])
+def test_a_log_without_its_database_is_left_as_it_is(tmp_path: Path, database: bytes | None) -> None:
+    """SQLite would remove it as soon as it opens the database."""
+    before = orphan_log(tmp_path / "data", database)
+    assert "perdure.db-wal" in refused(ran("compact", "--data", str(tmp_path / "data")), code=6)
+    assert digests(tmp_path / "data").items() >= before.items()
+
+
+def test_what_is_not_ours_is_left_as_it_is(tmp_path: Path) -> None:
+    """A database of another program keeps its journal mode, and an empty file stays empty."""
+    folder = tmp_path / "data"
+    folder.mkdir(mode=0o700)
+    with closing(apsw.Connection(str(folder / "perdure.db"))) as other:
+        other.execute("CREATE TABLE x (y)")
+    for content in ((folder / "perdure.db").read_bytes(), b""):
+        (folder / "perdure.db").write_bytes(content)
+        assert "not a database of Perdure" in refused(ran("compact", "--data", str(folder)))
+        assert (folder / "perdure.db").read_bytes() == content
+        assert names(folder) == {"perdure.db", "perdure.lock"}

@@ -1,5 +1,6 @@
 """`perdure doctor`: finds what is wrong, says what to do, and changes nothing."""
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Generator
@@ -9,8 +10,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from tests.system.care import copying, digests, findings, make_database, names
-from tests.system.command import on, ran
+from perdure.storage.sqlite.connection import open_writer
+from perdure.storage.sqlite.migrate import migrate, shipped
+from perdure.testing.damage import leaves_of, overwrite_page
+from tests.system.care import MIB, copying, digests, findings, make_database, names, orphan_log, small_disk, told
+from tests.system.command import CALLED, on, ran
 from tests.system.server import Server
 
 CHECKS = {
@@ -46,10 +50,19 @@ def left(tmp_path: Path, stopped_service: Path) -> Path:
 
 
 def changed(folder: Path, *statements: str) -> None:
-    """Have a foreign hand change the database."""
+    """Have a foreign hand change the database. Triggers that it had to drop for that are made again."""
     with closing(apsw.Connection(str(folder / "perdure.db"))) as connection:
+        triggers = triggers_of(connection)
         for statement in statements:
             connection.execute(statement)
+        for name in triggers.keys() - triggers_of(connection).keys():
+            connection.execute(triggers[name])
+
+
+def triggers_of(connection: apsw.Connection) -> dict[str, str]:
+    """Name and text of each."""
+    found = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'").fetchall()
+    return {str(name): str(sql) for name, sql in found}
 
 
 def test_of_a_running_service_all_is_well(served: Server) -> None:
@@ -111,6 +124,14 @@ def a_page_of_noise(folder: Path) -> None:
         file.write(os.urandom(4096))
 
 
+def a_page_that_ends_the_check(folder: Path) -> None:
+    """The check tells of it, and then can go no further."""
+    path = folder / "perdure.db"
+    overwrite_page(path, leaves_of(path, "tasks")[0])
+    for ending in ("-wal", "-shm"):  # empty; a connection that cannot write leaves them
+        path.with_name(path.name + ending).unlink()
+
+
 def nothing_but_noise(folder: Path) -> None:
     """No page is whole."""
     (folder / "perdure.db").write_bytes(os.urandom(20_000))
@@ -143,6 +164,12 @@ def a_wrong_count(folder: Path) -> None:
     changed(folder, "UPDATE service_config SET tasks_queued = 900")
 
 
+def a_dropped_index(folder: Path) -> None:
+    """And a trigger: a start is refused."""
+    with closing(apsw.Connection(str(folder / "perdure.db"))) as connection:
+        connection.execute("DROP INDEX tasks_listed; DROP TRIGGER tasks_end_once")
+
+
 def open_to_all(folder: Path) -> None:
     """Everybody may look into it."""
     folder.chmod(0o755)
@@ -170,19 +197,40 @@ def an_unreadable_token(folder: Path) -> None:
     (folder / "owner.token").mkdir()
 
 
+def a_lost_database(folder: Path) -> None:
+    """It was deleted."""
+    (folder / "perdure.db").unlink()
+
+
+def an_emptied_database(folder: Path) -> None:
+    """Only its name is left."""
+    os.truncate(folder / "perdure.db", 0)
+
+
+def a_lost_log(folder: Path) -> None:
+    """After a kill somebody has tidied up, by hand."""
+    (folder / "perdure.db-shm").write_bytes(bytes(32_768))
+    (folder / "perdure.db-shm").chmod(0o600)
+
+
 PROBLEMS: dict[Callable[[Path], None], tuple[str, str, str]] = {
-    a_page_of_noise: ("integrity", "damaged", "perdure restore FILE"),
-    nothing_but_noise: ("integrity", "is damaged or not a database", "perdure restore FILE"),
-    half: ("integrity", "damaged", "perdure restore FILE"),
-    a_missing_event: ("journals", "resp_", "perdure restore FILE"),
-    a_missing_end: ("journals", "resp_", "perdure restore FILE"),
-    a_lost_parent: ("integrity", "refers to one of clients", "perdure restore FILE"),
+    a_page_of_noise: ("integrity", "damaged", "perdure restore FILE --data"),
+    a_page_that_ends_the_check: ("integrity", "btreeInitPage() returns error code 11", "restore FILE"),
+    nothing_but_noise: ("integrity", "is damaged or not a database", "perdure restore FILE --data"),
+    half: ("integrity", "damaged", "perdure restore FILE --data"),
+    a_missing_event: ("journals", "resp_", "perdure restore FILE --data"),
+    a_missing_end: ("journals", "resp_", "perdure restore FILE --data"),
+    a_lost_parent: ("integrity", "refers to one of clients", "perdure restore FILE --data"),
     a_wrong_count: ("queue", "0 are queued and 900 are counted", "Restart"),
+    a_dropped_index: ("schema", "tasks_listed is missing, the trigger tasks_end_once is missing", "restore FILE"),
     open_to_all: ("folder", "mode 0755", "chmod 700"),
     a_readable_database: ("files", "perdure.db (mode 0644", "chmod 600"),
     of_a_newer_program: ("database", "newer Perdure", "the version that made it"),
     of_another_program: ("database", "not a database of Perdure", "another data folder"),
     an_unreadable_token: ("token", "cannot be read", "Delete"),
+    a_lost_database: ("database", "owner.token beside it: it was deleted or moved away", "restore FILE"),
+    an_emptied_database: ("database", "perdure.db is empty", "restore FILE"),
+    a_lost_log: ("log", "perdure.db-wal is gone", "Bring it back before the next start"),
 }
 
 
@@ -234,11 +282,6 @@ def outlived(folder: Path) -> None:
     changed(folder, "DROP TRIGGER tasks_end_once", "UPDATE tasks SET finished_at = 1 WHERE finished_at IS NOT NULL")
 
 
-def an_older_schema(folder: Path) -> None:
-    """As before an upgrade."""
-    changed(folder, "PRAGMA user_version = 1")
-
-
 def free_pages(folder: Path) -> None:
     """Much was deleted."""
     changed(
@@ -252,9 +295,10 @@ def a_killed_service(folder: Path) -> None:
     (folder / "server.json").chmod(0o600)
 
 
-def no_database(folder: Path) -> None:
-    """Nothing was served yet."""
-    (folder / "perdure.db").unlink()
+def a_living_process(folder: Path) -> None:
+    """As in a copy of a folder that is served."""
+    (folder / "server.json").write_text(json.dumps({"pid": os.getpid()}))
+    (folder / "server.json").chmod(0o600)
 
 
 NOTES: dict[Callable[[Path], None], tuple[str, str, str]] = {
@@ -263,12 +307,11 @@ NOTES: dict[Callable[[Path], None], tuple[str, str, str]] = {
     no_token: ("token", "there is no owner's token", "makes one"),
     a_lost_model: ("models", "/nowhere/tiny.gguf, is gone", "Bring it back"),
     another_model: ("models", "in place of 7", "Bring it back"),
-    overdue: ("retention", "finished and due to be removed", "A running service"),
-    outlived: ("retention", "finished and due to be removed", "A running service"),
-    an_older_schema: ("schema", "schema 1; this program has", "The next `perdure serve`"),
+    overdue: ("retention", "deleted, or not to be stored, and still there: ", "The next start removes"),
+    outlived: ("retention", " finished more than 30 days ago, and the next start", "PERDURE_RETENTION_DAYS=forever"),
     free_pages: ("space", "are free pages", "perdure compact"),
     a_killed_service: ("service", "process 999999999", "perdure serve"),
-    no_database: ("database", "there is no database perdure.db yet", "perdure serve"),
+    a_living_process: ("service", "runs and does not hold it: the folder is a copy", "If perdure.db-wal was removed"),
 }
 
 
@@ -284,6 +327,108 @@ def test_a_note_says_what_comes_of_it(left: Path, change: Callable[[Path], None]
     assert remedy in found[check][2]
 
 
+def test_an_older_schema_is_a_note(tmp_path: Path) -> None:
+    """As before an upgrade."""
+    (tmp_path / "data").mkdir(mode=0o700)
+    with closing(open_writer(tmp_path / "data" / "perdure.db")) as connection:
+        migrate(connection, shipped()[:1])
+    level, message, remedy = findings(tmp_path / "data")["schema"]
+    assert (level, message) == ("note", f"schema 1; this program has {len(shipped())}")
+    assert "brings it up" in remedy
+
+
+def test_a_folder_that_was_never_served_is_a_note(tmp_path: Path) -> None:
+    """Nothing shows that there was anything."""
+    (tmp_path / "data").mkdir(mode=0o700)
+    found = findings(tmp_path / "data")
+    assert found["database"][:2] == ("note", "there is no database perdure.db yet")
+    assert {level for level, _, _ in found.values()} == {"ok", "note"}
+
+
+def test_without_an_age_nothing_is_too_old(left: Path) -> None:
+    """What the note names keeps it."""
+    outlived(left)
+    report = told(ran("doctor", "--data", str(left), "--json", PERDURE_RETENTION_DAYS="forever"))
+    assert report["notes"] == report["problems"] == 0
+
+
+def test_remedies_can_be_pasted(left: Path) -> None:
+    """They name this program as it was called, and the folder."""
+    (left / "perdure.db").unlink()
+    remedy = findings(left)["database"][2]
+    assert f"`{CALLED} restore FILE --data {left}`" in remedy
+
+
+def test_of_what_is_gone_while_it_is_in_use(tmp_path: Path, tiny_model: Path) -> None:
+    """Neither is made anew by the look. A log that the service still has open is in the database after its stop."""
+    with Server(tmp_path / "data", tiny_model).start() as server:
+        done = server.create(max_output_tokens=5)["id"]
+        server.ended(done)
+        database, log = server.data / "perdure.db", server.data / "perdure.db-wal"
+        database.rename(tmp_path / "away")
+        level, message, remedy = findings(server.data)["database"]
+        assert (level, "deleted or moved away while it was in use" in message) == ("problem", True)
+        assert "bring it back where it was" in remedy
+        assert not database.exists()
+        (tmp_path / "away").rename(database)
+        log.unlink()
+        found = findings(server.data)
+        level, message, remedy = found["log"]
+        assert (level, "while it was in use" in message) == ("problem", True)
+        assert "integrity" not in found  # the file alone, which the service writes to, could look damaged
+        assert "stop the service in order" in remedy
+        assert not log.exists()
+        assert server.terminate() == 0
+        assert {level for level, _, _ in findings(server.data).values()} == {"ok"}
+        server.start()
+        assert server.task(done)["status"] == "incomplete"
+
+
+@pytest.mark.parametrize("loss", [a_lost_database, an_emptied_database, a_lost_log])
+def test_a_start_on_a_loss_says_so_once(left: Path, tiny_model: Path, loss: Callable[[Path], None]) -> None:
+    """In its log; it goes on. The start after that has nothing to say."""
+    loss(left)
+    with Server(left, tiny_model).start() as server:
+        assert server.errors.read_text().count("this start goes on without it") == 1
+        assert "perdure restore FILE" in server.errors.read_text()
+        assert server.terminate() == 0
+        server.start()
+        assert server.errors.read_text().count("this start goes on without it") == 1
+
+
+def test_neither_a_kill_nor_what_reads_after_it_looks_like_a_loss(tmp_path: Path, tiny_model: Path) -> None:
+    """A backup takes the log up; that is a note, since it looks like a log and its index removed by hand."""
+    with Server(tmp_path / "data", tiny_model).start() as server:
+        server.kill()
+        assert findings(server.data)["log"][0] == "note"
+        assert ran("backup", str(tmp_path / "backup"), "--data", str(server.data)).returncode == 0
+        found = findings(server.data)
+        assert {check: level for check, (level, _, _) in found.items() if level != "ok"} == {"service": "note"}
+        assert "If perdure.db-wal was removed" in found["service"][2]
+        server.start()
+        assert "this start goes on without it" not in server.errors.read_text()
+
+
+def test_a_full_disk_is_a_problem(tmp_path: Path) -> None:
+    """One with little room is a note."""
+    with small_disk(tmp_path / "disk", 8) as disk:
+        make_database(disk / "data")
+        assert findings(disk / "data")["room"][0] == "note"
+        room = os.statvfs(disk)
+        (disk / "filler").write_bytes(bytes(room.f_bavail * room.f_frsize - MIB // 2))
+        level, message, _ = findings(disk / "data")["room"]
+        assert (level, "its disk is full" in message) == ("problem", True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
+def test_a_file_of_somebody_else_is_given_back(left: Path) -> None:
+    """Its mode is not what is wrong."""
+    os.chown(left / "perdure.db", 12_345, -1)
+    level, message, remedy = findings(left)["files"]
+    assert (level, "perdure.db (user 12345)" in message) == ("problem", True)
+    assert remedy == f"As root: chown 0 {left / 'perdure.db'}"
+
+
 def test_no_folder_is_a_clear_word(tmp_path: Path) -> None:
     """And a file in its place is one too; nothing is made."""
     (tmp_path / "file").write_text("")
@@ -297,3 +442,14 @@ def test_beside_a_backup_it_works(tmp_path: Path) -> None:
     path = make_database(tmp_path / "data", 48)
     with copying(path.parent, tmp_path / "backup", 8_000_000):
         assert findings(path.parent)["integrity"][0] == "ok"
+
+
+@pytest.mark.parametrize("database", [None, b""])
+def test_a_log_without_its_database_is_left_as_it_is(tmp_path: Path, database: bytes | None) -> None:
+    """It is named as what has to be kept. SQLite would remove it as soon as it opens the database."""
+    before = orphan_log(tmp_path / "data", database)
+    level, message, remedy = findings(tmp_path / "data")["database"]
+    assert level == "problem"
+    assert "perdure.db-wal" in message
+    assert "Bring perdure.db back beside its log" in remedy
+    assert digests(tmp_path / "data") == before

@@ -31,6 +31,18 @@ def test_a_start_on_a_network_is_refused(tmp_path: Path) -> None:
     assert "share" not in names(tmp_path)
 
 
+def test_a_folder_that_is_open_to_others_is_one_warning(tmp_path: Path, tiny_model: Path) -> None:
+    """It serves all the same; a folder that it makes is open to nobody."""
+    with Server(tmp_path / "data", tiny_model) as server:
+        for mode, warnings in ((None, 0), (0o755, 1)):
+            if mode is not None:
+                server.data.chmod(mode)
+            server.start()
+            assert server.terminate() == 0
+            told = [each for each in server.errors.read_text().splitlines() if '"level": "warning"' in each]
+            assert [f"chmod 700 {server.data}" in each for each in told] == [True] * warnings
+
+
 @pytest.mark.proves("E-19", "E-20")
 @pytest.mark.parametrize(("kind", "settings"), [("nfs4", {"allow_network_folder": "true"}), ("9p", {})])
 def test_what_is_doubtful_is_one_warning(

@@ -13,6 +13,7 @@ import pytest
 
 from perdure.cli.failures import EXIT_DAMAGED, EXIT_FAILED
 from tests.system.server import COMMAND, Server
+from tests.system.volume import small_volume
 
 
 def refused(*options: str, code: int = EXIT_FAILED, **env: str) -> str:
@@ -75,7 +76,8 @@ def test_damaged_model(tmp_path: Path, tiny_model: Path) -> None:
     damaged = tmp_path / "damaged.gguf"
     damaged.write_bytes(tiny_model.read_bytes()[:60_000])
     line = refused("--data", str(tmp_path / "data"), "--port", "0", "--model", str(damaged))
-    assert "damaged" in line
+    assert str(damaged) in line
+    assert "corrupted or incomplete" in line
 
 
 def test_not_a_database(tmp_path: Path) -> None:
@@ -84,6 +86,49 @@ def test_not_a_database(tmp_path: Path) -> None:
     line = refused("--data", str(tmp_path), "--port", "0", code=EXIT_DAMAGED)
     assert "perdure.db" in line
     assert (tmp_path / "perdure.db").read_bytes() == b"something else entirely" * 100
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_a_log_without_its_database(tmp_path: Path, tiny_model: Path, lost: bool) -> None:
+    """What was committed is in the log only: nothing is touched until the file is back."""
+    with Server(tmp_path / "data", tiny_model).start() as server:
+        done = server.create(max_output_tokens=5)["id"]
+        server.ended(done)
+        server.kill()
+        database, log = server.data / "perdure.db", server.data / "perdure.db-wal"
+        whole, held = database.read_bytes(), log.read_bytes()
+        database.unlink() if lost else os.truncate(database, 0)
+        line = refused("--data", str(server.data), "--port", "0", code=EXIT_DAMAGED)
+        assert str(database) in line
+        assert str(log) in line
+        assert log.read_bytes() == held
+        assert database.exists() != lost
+        database.write_bytes(whole)
+        server.start()
+        assert server.task(done)["status"] == "incomplete"
+
+
+def test_a_database_elsewhere(tmp_path: Path) -> None:
+    """A link to it is refused, and the folder to name is named."""
+    (tmp_path / "data").mkdir(mode=0o700)
+    (tmp_path / "data" / "perdure.db").symlink_to(tmp_path / "elsewhere" / "perdure.db")
+    line = refused("--data", str(tmp_path / "data"), "--port", "0")
+    assert "symbolic link" in line
+    assert str(tmp_path / "elsewhere") in line
+
+
+def test_a_full_disk(tmp_path: Path, tiny_model: Path) -> None:
+    """Before there is a database, and with one. With some room it starts."""
+    with small_volume(tmp_path / "data", 4 * 1024 * 1024) as volume:
+        volume.fill()
+        assert "full" in refused("--data", str(volume.folder), "--port", "0")
+        volume.free()
+        with Server(volume.folder, tiny_model).start() as server:
+            assert server.terminate() == 0
+            volume.fill()
+            assert "the disk is full" in refused("--data", str(volume.folder), "--port", "0")
+            volume.free()
+            server.start()
 
 
 def test_all_problems_with_settings_are_told_together(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -10,11 +11,29 @@ import apsw
 import pytest
 
 from perdure.ambient.folder import DataFolder
-from tests.system.care import MIB, asked, digests, make_database, names, refused, small_disk, stopped, told, written
+from perdure.storage.sqlite.connection import open_writer
+from tests.system.care import (
+    MIB,
+    asked,
+    bound,
+    digests,
+    make_database,
+    names,
+    refused,
+    small_disk,
+    stopped,
+    told,
+    written,
+)
 from tests.system.command import ran
 from tests.system.server import Server
 
 BALLAST_MIB = 32
+CLIENT = """INSERT INTO clients (id, name, token_hash, token_prefix, scopes, created_at)
+VALUES (1, 'someone', zeroblob(32), 'p', '', 1)"""
+TASK = """INSERT INTO tasks (ident, client_id, kind, model, status, on_restart, background, stored, exact, next_seq,
+    prompt_tokens, tokens_max, created_at, finished_at)
+VALUES (:ident, 1, 'response', 'm', 'failed', 'fail', 1, 1, 1, 0, 1, 1, 1, :at)"""
 
 
 def backup_in(folder: Path, ballast_mib: int) -> Path:
@@ -70,11 +89,27 @@ def test_it_says_what_the_next_start_does(tmp_path: Path, tiny_model: Path) -> N
     with Server(tmp_path / "new", tiny_model) as again:
         ended = ran("restore", str(tmp_path / "backup"), "--data", str(again.data))
         assert "1 unfinished response: each goes on, or ends, as its on_restart says." in ended.stderr.decode()
-        assert f"serve --data {again.data}` makes a new owner's token" in ended.stderr.decode()
+        assert f"serve --data {again.data}` makes a new owner's token, unless you copy" in ended.stderr.decode()
         again.start()
         assert again.token != old
         assert again.http.get("/v1/models", headers={"Authorization": f"Bearer {old}"}).status_code == 401
         assert len(again.get("/v1/tasks")["data"]) == 1
+
+
+def test_it_says_what_is_older_than_it_may_become(tmp_path: Path, backup: Path) -> None:
+    """By the present settings; what it names keeps them."""
+    with closing(apsw.Connection(str(backup))) as connection:
+        connection.execute(CLIENT)
+        for number, days in enumerate((0, 29, 31, 400)):
+            finished = int((time.time() - days * 86_400) * 1_000_000)
+            connection.execute(TASK, {"ident": f"t{number}", "at": finished})
+    line = "perdure: {} of these ended more than {} days ago and go at the next start; PERDURE_RETENTION_DAYS=forever"
+    for days, aged in (("30", 2), ("300", 1), ("0.0001", 3), ("500", 0), ("forever", 0)):
+        folder = tmp_path / f"data{days}"
+        said = ran("restore", str(backup), "--data", str(folder), PERDURE_RETENTION_DAYS=days).stderr.decode()
+        shown = f"{float(days):g}" if days != "forever" else days
+        assert ("PERDURE_RETENTION_DAYS" in said) == (aged > 0), said
+        assert not aged or line.format(aged, shown) in said
 
 
 @pytest.mark.proves("D5")
@@ -143,6 +178,12 @@ def in_use(path: Path) -> None:
     path.with_name(path.name + "-wal").write_bytes(b"something")
 
 
+def of_another_build(path: Path) -> None:
+    """Its first migration is not the one that is known here."""
+    with closing(apsw.Connection(str(path))) as connection:
+        connection.execute("UPDATE migrations SET sha256 = 'x' WHERE version = 1")
+
+
 DAMAGE: dict[Callable[[Path], None], tuple[int, str]] = {
     cut: (6, "damaged"),
     overwrite: (6, "damaged"),
@@ -150,6 +191,7 @@ DAMAGE: dict[Callable[[Path], None], tuple[int, str]] = {
     empty: (1, "not a database of Perdure"),
     foreign: (1, "not a database of Perdure"),
     newer: (1, "newer Perdure (schema 99"),
+    of_another_build: (1, "migration 1 "),
     in_use: (1, "is in use"),
     Path.unlink: (1, "There is no file"),
 }
@@ -188,3 +230,41 @@ def test_a_folder_without_room_is_told_beforehand(tmp_path: Path, large: Path) -
         line = refused(ran("restore", str(large), "--data", str(disk / "data")))
         assert f"{large.stat().st_size:,} are needed" in line
         assert names(disk / "data") == {"perdure.lock"}
+
+
+def test_a_folder_above_that_cannot_be_forced_to_the_disk_is_one_warning(tmp_path: Path, backup: Path) -> None:
+    """As under a folder of somebody else's: the database is there and is told as such."""
+    above = tmp_path / "above"
+    (above / "data").mkdir(mode=0o700, parents=True)
+    above.chmod(0o300)
+    ended = bound("restore", str(backup), "--data", str(above / "data"), "--json")
+    above.chmod(0o700)
+    assert (ended.returncode, names(above / "data")) == (0, {"perdure.db", "perdure.lock"}), ended
+    assert told(ended)["path"] == str(above / "data" / "perdure.db")
+    line = ended.stderr.decode().splitlines()[0]
+    assert f"whether its name in {above} survives a power cut is not known" in line
+
+
+def test_a_live_database_is_known_by_any_of_its_names(tmp_path: Path) -> None:
+    """Its log lies beside the file itself, not beside a link to it."""
+    path = make_database(tmp_path / "live")
+    (tmp_path / "soft").symlink_to(path)
+    (tmp_path / "far").symlink_to(tmp_path / "soft")
+    with closing(open_writer(path)) as connection:
+        connection.execute("CREATE TABLE accepted (work)")
+        for name in ("soft", "far"):
+            assert "is in use" in refused(ran("restore", str(tmp_path / name), "--data", str(tmp_path / "data")))
+        (tmp_path / "hard").hardlink_to(path)
+        line = refused(ran("restore", str(tmp_path / "hard"), "--data", str(tmp_path / "data")))
+        assert "has another name" in line
+        assert "backup`" in line
+    assert names(tmp_path) == {"live", "soft", "far", "hard"}
+
+
+def test_a_backup_behind_a_link_is_restored(tmp_path: Path, backup: Path) -> None:
+    """No log lies beside it. A link that leads nowhere, or to itself, is no file."""
+    (tmp_path / "link").symlink_to(backup)
+    told(ran("restore", str(tmp_path / "link"), "--data", str(tmp_path / "data"), "--json"))
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for name in ("loop", "no"):
+        assert "There is no file" in refused(ran("restore", str(tmp_path / name), "--data", str(tmp_path / "new")))

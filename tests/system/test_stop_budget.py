@@ -14,7 +14,7 @@ import pytest
 from perdure.storage.sqlite.store import SqliteStore
 from tests.system import hanging
 from tests.system.hanging import let_go, there
-from tests.system.server import Server, still_alive, until
+from tests.system.server import STOP_SECONDS, Server, still_alive, until
 
 SHORT_SECONDS = 0.5
 STAGES: list[tuple[Callable[[Path], None], str, str]] = [
@@ -115,6 +115,17 @@ def test_a_checkpoint_under_way_does_not_hold_up_the_stop(tmp_path: Path, tiny_m
         assert not log_of(server.data).exists()
         server.start()
         assert server.get(f"/v1/responses/{found['id']}") == found
+
+
+@pytest.mark.proves("D1", "D2")
+def test_a_model_that_is_still_read_does_not_hold_up_the_stop(tmp_path: Path) -> None:
+    """A stop right after the start, with a file of many gigabytes. The bundled model: one that is named is waited
+    for before the service listens."""
+    with Server(tmp_path / "data", drain_seconds=0, stop_work_seconds=STOP_SECONDS / 2) as server:
+        server.start(*hanging.hanging(hanging.at_the_reading, tmp_path / "hanging"))
+        assert server.terminate() == 0
+        assert lines(server)[-1]["event"] == "stopped"
+        assert not log_of(server.data).exists()
 
 
 @pytest.mark.proves("D1")

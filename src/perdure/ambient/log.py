@@ -39,6 +39,26 @@ def event(name: str, **facts: Any) -> None:
     _write("info", name, facts)
 
 
+class Held:
+    """Events that are kept back until `release`: where a start is refused, one line says why, and no other."""
+
+    def __init__(self) -> None:
+        self._held: list[str] | None = []
+
+    def event(self, name: str) -> None:
+        """Something happened."""
+        if self._held is None:
+            event(name)
+        else:
+            self._held.append(name)
+
+    def release(self) -> None:
+        """Tell what was kept back, and from now on everything at once."""
+        held, self._held = self._held or [], None
+        for name in held:
+            event(name)
+
+
 def fault(doing: str, error: BaseException) -> None:
     """Something went wrong while `doing`. Trouble that is known by its code needs no trace; a fault of ours does."""
     if isinstance(error, PerdureError):

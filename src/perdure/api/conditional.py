@@ -18,6 +18,11 @@ from perdure.engine.signed import Ask, NotModified, Reading
 
 T = TypeVar("T")
 
+RENDERING = 1
+"""How answers are put together from rows. To be raised with every change of it, whatever the version says: a
+development version renders differently from one day to the next, and a client would be told for ever that the old
+bytes still hold. `tests/unit/api/test_rendering.py` has samples."""
+
 # The answer is one client's own, and whoever keeps it asks before he shows it again.
 CACHE_CONTROL: Header = (b"cache-control", b"private, no-cache")
 
@@ -29,7 +34,7 @@ class Conditional:
 
     def __init__(self, service: Service, build: str) -> None:
         self._service = service
-        self._build = build
+        self._build = f"{build} rendering {RENDERING}"
 
     async def __call__(
         self, request: Request[Principal, Any, Any], reading: Reading[T], encode: Callable[[T], bytes]

@@ -22,11 +22,11 @@ from prometheus_client.utils import floatToGoString
 from perdure.domain.errors import StorageDamaged, StorageFailed, StorageFull
 from perdure.engine.service import Workload
 from perdure.ports.runtime import Statistics
-from perdure.ports.storage import Condition, LogCondition
+from perdure.ports.storage import Condition, WalCondition
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TROUBLES = (StorageFull.code, StorageFailed.code, StorageDamaged.code)
-LOG_STATES = ("ok", "held", "growing")
+WAL_STATES = ("ok", "held", "growing")
 MICROSECONDS = 1_000_000
 
 
@@ -57,8 +57,8 @@ class _Ours(Collector):
         """Every metric of ours that has a value now."""
         seen = self._seen
         parts = [_service(seen), _models(list(seen.models)), _storage(seen.condition)]
-        if seen.condition.log is not None:
-            parts.append(_log(seen.condition.log))
+        if seen.condition.wal is not None:
+            parts.append(_wal(seen.condition.wal))
         return chain(*parts)
 
 
@@ -97,24 +97,26 @@ def _storage(condition: Condition) -> Iterator[Metric]:
     yield HistogramMetricFamily(
         "perdure_storage_write_wait_seconds",
         "How long writes waited for their commit.",
-        buckets=[(floatToGoString(bound), count) for bound, count in condition.waits],
-        sum_value=condition.waited_seconds,
+        buckets=[(floatToGoString(bound), count) for bound, count in condition.write_waits],
+        sum_value=condition.write_wait_seconds_sum,
     )
 
 
-def _log(log: LogCondition) -> Iterator[Metric]:
-    at = None if log.checked_at is None else log.checked_at / MICROSECONDS
-    states = {state: log.state == state for state in LOG_STATES}
-    yield _states("perdure_storage_log_state", "1 for how the write-ahead log stands.", "state", states)
-    yield from _known("perdure_storage_log_pages", "Pages in the log at the last look.", log.pages)
-    yield from _known("perdure_storage_log_moved_pages", "Those in the database by then.", log.moved_pages)
-    yield from _known("perdure_storage_log_limit_pages", "More pages than this are too many.", log.limit_pages)
-    yield _gauge("perdure_storage_log_size_bytes", "Size of the log's file.", log.size_bytes)
-    yield _gauge("perdure_storage_log_size_limit_bytes", "To this the file is cut.", log.size_limit_bytes)
-    yield from _known("perdure_storage_log_checked_timestamp_seconds", "When the last look measured.", at)
-    yield _counter("perdure_storage_log_checks", "Looks at the log.", log.checks)
-    yield _counter("perdure_storage_log_checks_failed", "Looks that failed.", log.checks_failed)
-    yield _counter("perdure_storage_log_checks_unmeasured", "Looks that measured nothing.", log.checks_unmeasured)
+def _wal(wal: WalCondition) -> Iterator[Metric]:
+    at = None if wal.last_checkpoint_at is None else wal.last_checkpoint_at / MICROSECONDS
+    states = {state: wal.state == state for state in WAL_STATES}
+    yield _states("perdure_storage_wal_state", "1 for how the write-ahead log stands.", "state", states)
+    yield from _known("perdure_storage_wal_pages", "Pages in it at the last checkpoint.", wal.pages)
+    yield from _known("perdure_storage_wal_checkpointed_pages", "Those copied by then.", wal.checkpointed_pages)
+    yield from _known("perdure_storage_wal_limit_pages", "More pages than this are too many.", wal.limit_pages)
+    yield _gauge("perdure_storage_wal_size_bytes", "Size of its file.", wal.size_bytes)
+    yield _gauge("perdure_storage_wal_size_limit_bytes", "To this the file is cut.", wal.size_limit_bytes)
+    yield from _known("perdure_storage_wal_last_checkpoint_timestamp_seconds", "When that was.", at)
+    yield _counter("perdure_storage_wal_checkpoints", "Checkpoints, one a minute.", wal.checkpoints)
+    yield _counter("perdure_storage_wal_checkpoints_failed", "Those that failed.", wal.checkpoints_failed)
+    yield _counter(
+        "perdure_storage_wal_checkpoints_unmeasured", "Those that measured nothing.", wal.checkpoints_unmeasured
+    )
 
 
 def _gauge(name: str, what: str, value: float) -> Metric:

@@ -14,7 +14,7 @@ from perdure.api.query import Query
 from perdure.domain.principal import Scope
 from perdure.engine.service import Service, Workload
 from perdure.ports.runtime import Statistics
-from perdure.ports.storage import Condition, LogCondition
+from perdure.ports.storage import Condition, WalCondition
 
 
 class Wait(msgspec.Struct, frozen=True):
@@ -33,9 +33,9 @@ class Storage(msgspec.Struct, frozen=True):
     commits: int
     writes: int
     writes_refused: int
-    waits: tuple[Wait, ...]
-    waited_seconds: float
-    log: LogCondition | None
+    write_waits: tuple[Wait, ...]
+    write_wait_seconds_sum: float
+    wal: WalCondition | None
 
 
 class ServiceFacts(msgspec.Struct, frozen=True):
@@ -71,5 +71,7 @@ class ServiceRoute:
 def _storage(condition: Condition) -> Storage:
     """With waits whose last bound JSON can tell."""
     facts: dict[str, Any] = {name: getattr(condition, name) for name in Condition.__struct_fields__}
-    facts["waits"] = tuple(Wait(None if bound == math.inf else bound, writes) for bound, writes in condition.waits)
+    facts["write_waits"] = tuple(
+        Wait(None if bound == math.inf else bound, writes) for bound, writes in condition.write_waits
+    )
     return Storage(**facts)

@@ -160,6 +160,8 @@ def run(command_line: Sequence[str] | None = None) -> int:
         return EXIT_USAGE
     if unknown:
         args.parser.unknown(unknown[0])
+    if "data" in args and args.run is not _serve:  # the service refuses what these only tell
+        _tell_passed_over(args.data)
     return args.run(args)
 
 
@@ -272,6 +274,14 @@ def _add_reading(parser: Parser, json: str) -> None:
     parser.add_argument("--json", action="store_true", help=json)
     told = "how long to wait for a service that goes away (default: until it is back)"
     parser.add_argument("--wait", metavar="SECONDS", type=seconds, help=told)
+
+
+def _tell_passed_over(data: str | None) -> None:
+    from perdure.cli.output import note
+    from perdure.settings import passed_over
+
+    for line in passed_over({"data": data}):
+        note(line)
 
 
 def _serve(args: argparse.Namespace) -> int:

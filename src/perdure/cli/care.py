@@ -1,43 +1,64 @@
 """What the commands have in common that look after the files: the folder, progress, and failures as one line."""
 
 import os
+import re
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
+from msgspec import structs
+
 from perdure import settings
 from perdure.ambient import file_system
 from perdure.ambient.folder import DataFolder
+from perdure.cli.contact import Folder
 from perdure.cli.failures import CommandFailed
 from perdure.cli.signals import listen
+from perdure.domain.errors import StorageDamaged
 from perdure.storage.sqlite.checked import Unfit
+
+_COMMAND = re.compile(r"`perdure ([^`]+)`")
 
 
 @contextmanager
-def careful() -> Generator[None]:
-    """Files that this makes are for nobody else, a signal ends it in order, and what goes wrong is one line."""
+def careful(as_called: Callable[[str], str] = str) -> Generator[None]:
+    """Files that this makes are for nobody else, a signal ends it in order, and what goes wrong is one line, with the
+    commands in it `as_called`."""
     os.umask(0o077)
     listen()
     try:
         yield
     except Unfit as error:
-        raise CommandFailed(str(error)) from None
+        raise CommandFailed(as_called(str(error))) from None
+    except StorageDamaged as error:
+        raise StorageDamaged(as_called(error.message)) from error
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        raise CommandFailed(f"The command failed: {error.strerror or error}{where}; nothing was done.") from None
+        raise CommandFailed(f"The command failed: {error.strerror or error}{where}.") from None
 
 
 def chosen(data: str | None) -> settings.Settings:
     """The settings, with the data folder that was named."""
-    return settings.load({"data": data})
+    found = settings.load({"data": data})
+    return structs.replace(found, data=str(absolute(found.data)))
 
 
-def held(found: settings.Settings) -> DataFolder:
+def commands_on(data: str | None) -> Callable[[str], str]:
+    """Makes the commands that a text names ones that one can paste: by the name of this one, on the same folder."""
+    folder = Folder(data)
+
+    def as_called(text: str) -> str:
+        return _COMMAND.sub(lambda found: folder.command(found[1]), text)
+
+    return as_called
+
+
+def held(found: settings.Settings, **words: str) -> DataFolder:
     """The data folder, made if it is missing, and held as a service would hold it."""
     file_system.refuse_unsafe(found.folder, allow_network=found.allow_network_folder)
-    return DataFolder(found.folder)
+    return DataFolder(found.folder, **words)
 
 
 class Bar:
@@ -77,5 +98,8 @@ def size(count: int) -> str:
 
 
 def absolute(path: str) -> Path:
-    """A path as it is told: whole."""
-    return Path(path).absolute()
+    """A path as it is told: whole, without a way back in it. The last name stays as it is, also that of a link."""
+    found = Path(path).absolute()
+    if ".." not in found.parts:
+        return found
+    return found.resolve() if found.name == ".." else found.parent.resolve() / found.name

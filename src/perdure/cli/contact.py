@@ -39,7 +39,7 @@ class Folder:
         self._token = chosen.token_file
         self._facts = chosen.server_file
         self._named = chosen.data != settings.load({}, {}).data
-        self._option = f" --data {shlex.quote(given)}" if given else ""
+        self._option = f" --data {shlex.quote(chosen.data)}" if given else ""
 
     def command(self, words: str) -> str:
         """A command on this folder, as one would type it."""

@@ -101,7 +101,8 @@ class Watch:
         self._output = Output()
         self._shown: Shown = Lines(self._output) if as_json else Text(self._output)
         self._events = Events(folder, response_id, after, wait_seconds, self._output.note)
-        self._waits = True
+        self._begun = False
+        self._told = ""  # why nothing comes
         self._background = background
         self._response: dict[str, Any] | None = None
 
@@ -141,28 +142,33 @@ class Watch:
 
     def _take(self, event: Event | None) -> None:
         if event is None:
-            if self._waits:
-                self._waits = False
-                self._tell_what_it_waits_for()
+            self._tell_what_it_waits_for()
             return
         if event.type in (events.IN_PROGRESS, events.TEXT_DELTA):
-            self._waits = False
+            self._begun, self._told = True, ""
         if response := event.data.get("response"):
             self._background = response["background"]
             self._response = response if event.type in events.TERMINAL_TYPES else None
         self._shown.take(event)
 
     def _tell_what_it_waits_for(self) -> None:
-        """Nothing has come for a while: say why, as far as the service knows."""
+        """Nothing has come for a while: say why, as far as the service knows, and again when the reason is another.
+
+        A text that is being written may be slow, which needs no word; it is held where the service is not ready.
+        """
         try:
             service = self._folder.service()
+            reason = json.loads(service.get("/readyz").body).get("reason")
+            if self._begun and not reason:
+                return
             task = service.get(f"/v1/tasks/{self._id.replace('resp_', 'task_')}").json()
-            ready = json.loads(service.get("/readyz").body)
         except (CommandFailed, ValueError):  # it is told once it is back
             return
         waits = "" if task["queue_position"] is None else f", {place(task['queue_position'])} in the queue"
-        reason = f": {ready['reason']}" if ready.get("reason") else ""
-        self._output.note(f"{self._id} is {task['status']}{waits}{reason}")
+        because = f": {reason}" if reason else ""
+        if (why := task["status"] + because) != self._told:
+            self._told = why
+            self._output.note(f"{self._id} is {task['status']}{waits}{because}")
 
     def _conclude(self, response: dict[str, Any]) -> int:
         if response["status"] == "completed":

@@ -13,7 +13,7 @@ from perdure.cli.program import program
 
 def serve(given: Mapping[str, object]) -> int:
     """Serve until the wish to stop; returns the exit code. Options that are None were not given."""
-    chosen = settings.load(given)
+    chosen = settings.load(given, strict=True)
     log.configure(chosen.log_level)
     # The HTTP framework loads pydantic wherever it is installed, as beside the official client: 0.25 s of every start
     # for types that are not used here. A module that is None counts as not installed.

@@ -48,5 +48,6 @@ PURGE_PAUSE_SECONDS = 0.02  # between two batches others write
 PURGES_REFUSED_MAX = 100  # so many tasks that cannot be purged end a sweep
 FORGET_BATCH_NAMES = 500
 SWEEP_SECONDS = 60.0
+CLOCK_LEAP_SECONDS = 60  # the time of day that is so much further at one look than at the last was set, not slewed
 RECOVERY_PAGE_TASKS = 100
 DISPATCH_POLL_SECONDS = 1.0  # a lost wake-up costs at most this much

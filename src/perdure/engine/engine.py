@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from perdure.domain.errors import InvalidRequest, StorageFailed, StorageFull, Unauthenticated, Unavailable
 from perdure.domain.events import Event
-from perdure.domain.lifecycle import TERMINAL, Status
+from perdure.domain.lifecycle import Status
 from perdure.domain.limits import CANCEL_WAIT_SECONDS, FEED_POLL_SECONDS, STORAGE_RETRY_SECONDS
 from perdure.domain.model import ModelCard
 from perdure.domain.principal import Principal
@@ -27,7 +27,7 @@ from perdure.engine.run import Report, Run, Runner
 from perdure.engine.service import Accepted, Health, Page, Task, Workload
 from perdure.engine.signed import Ask, NotModified, Reading, Signed, Signer
 from perdure.engine.submit import Submit
-from perdure.engine.wakeups import Wakeups, wait_for
+from perdure.engine.wakeups import Wakeups, unless, wait_for
 from perdure.ports.ambient import Clock, Names
 from perdure.ports.runtime import Runtime, Statistics
 from perdure.ports.storage import Condition, Store
@@ -71,7 +71,7 @@ class Engine:
         self._submit = Submit(store, runtime, clock, names, queue_max)
         self._feed = Feed(store, self._wakeups, clock)
         self._cancel = Cancel(store, recorder, self._dispatcher.run_of)
-        self._remove = Remove(store, recorder, self._cancel)
+        self._remove = Remove(store, recorder, self._cancel_deleted)
         self._retain = Retain(store, clock, report, retention_seconds)
         self._read = Read(store, recorder, clock)
         self._models = Models(runtime)
@@ -92,8 +92,9 @@ class Engine:
         return left
 
     async def _wake_when_known(self) -> None:
-        """Begin as soon as it is known how many texts fit, instead of at the next look."""
-        await self._runtime.models()
+        """Begin as soon as it is known how many texts fit, instead of at the next look. A stop does not wait for it:
+        a large model is read for minutes."""
+        await unless(self._draining, self._runtime.models())
         self._dispatcher.wake()
 
     def drain(self) -> None:
@@ -116,7 +117,8 @@ class Engine:
         await self._dispatcher.finish()
         self._closed.set()
         self._wakeups.notify_all()
-        await asyncio.gather(*self._errands, return_exceptions=True)
+        while self._errands:  # one may begin another
+            await asyncio.gather(*self._errands, return_exceptions=True)
 
     def health(self) -> Health:
         """Whether work can be taken."""
@@ -258,6 +260,13 @@ class Engine:
         errand.add_done_callback(self._errands.discard)
         return errand
 
+    async def _cancel_deleted(self, ident: str) -> None:
+        """Cancel what is out of sight already. Its caller has what he asked for, and could not ask again."""
+        try:
+            await self._cancel(ident)
+        except (StorageFull, StorageFailed):
+            self._errand(self._stop_unattended(ident), f"deleted {ident}")
+
     def _abandoned(self, ident: str) -> None:
         """Nobody attends a response any more. A stopping service is not a caller who has left."""
         if not self._draining.is_set():
@@ -267,7 +276,7 @@ class Engine:
         """Cancel a response for which nobody waits; False while the disk refuses."""
         try:
             record = await self._store.task(ident)
-            if record is not None and not record.background and record.status not in TERMINAL:
+            if record is not None and (record.hidden or not record.background):
                 await self._cancel(ident)
         except (StorageFull, StorageFailed):
             return False

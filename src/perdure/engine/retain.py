@@ -1,13 +1,15 @@
 """Retain: rows whose time is over go, a few at a time. Nothing unfinished ever does (the store refuses).
 
 What was deleted, or was not to be stored, has a time of its own. Everything else goes by its age, and leaves its name
-behind for a while. The age is looked at in each sweep, so that a changed setting counts for old rows too.
+behind for a while. The age is looked at in each sweep, so that a changed setting counts for old rows too, and by a
+time that does not leap (`steady`): a clock that was set ahead must not make new responses old.
 
 A batch is one transaction, and everybody who writes waits for it. So it is small, and between two of them the others
 have their turn.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 
 from perdure.domain.limits import (
@@ -21,9 +23,12 @@ from perdure.domain.limits import (
 )
 from perdure.engine.record import MICROSECONDS
 from perdure.engine.run import Report
+from perdure.engine.steady import SteadyTime
 from perdure.engine.wakeups import wait_for
 from perdure.ports.ambient import Clock
 from perdure.ports.storage import Store, TaskRecord
+
+_log = logging.getLogger(__name__)
 
 
 class Retain:
@@ -35,6 +40,7 @@ class Retain:
         self._clock = clock
         self._report = report
         self._retention = None if retention_seconds is None else round(retention_seconds * MICROSECONDS)
+        self._steady = SteadyTime(clock, retention_seconds or 0)
         self._hint = asyncio.Event()
         self._stopped = asyncio.Event()
 
@@ -71,18 +77,27 @@ class Retain:
         return await self._store.purgeable(self._clock.now(), limit)
 
     async def _outlived(self, limit: int) -> Sequence[TaskRecord]:
-        return await self._store.outlived(self._clock.now() - (self._retention or 0), limit)
+        return await self._store.outlived(self._steady.now() - (self._retention or 0), limit)
 
     async def _purge_all(self, find: Callable[[int], Awaitable[Sequence[TaskRecord]]], *, remember: bool) -> bool:
-        """Purge what `find` finds, batch by batch; whether all of it went."""
+        """Purge what `find` finds, batch by batch; whether all of it went. What goes by its age is told: nobody has
+        asked for it."""
         refused: set[int] = set()
-        while not self._stopped.is_set() and len(refused) < PURGES_REFUSED_MAX:
-            found = await find(PURGE_BATCH_TASKS + len(refused))
-            due = [record for record in found if record.id not in refused]
-            if not due:
-                break
-            refused |= await self._purge(_batch(due), remember=remember)
-            await wait_for(self._stopped, PURGE_PAUSE_SECONDS)
+        went = 0
+        try:
+            while not self._stopped.is_set() and len(refused) < PURGES_REFUSED_MAX:
+                found = await find(PURGE_BATCH_TASKS + len(refused))
+                due = [record for record in found if record.id not in refused]
+                if not due:
+                    break
+                batch = _batch(due)
+                stayed = await self._purge(batch, remember=remember)
+                went += len(batch) - len(stayed)
+                refused |= stayed
+                await wait_for(self._stopped, PURGE_PAUSE_SECONDS)
+        finally:
+            if went and remember:
+                _log.info("removed %d finished responses that were older than retention_days allows", went)
         return not refused
 
     async def _purge(self, task_ids: Sequence[int], *, remember: bool) -> set[int]:

@@ -14,6 +14,11 @@ class Clock(Protocol):
         """Seconds of a clock that never steps, for deadlines."""
         ...
 
+    def elapsed(self) -> float:
+        """Seconds of a clock that never steps and also runs while the machine sleeps, for telling how much time has
+        passed in the world."""
+        ...
+
 
 class Names(Protocol):
     """New names and numbers that nobody can guess."""

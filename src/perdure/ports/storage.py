@@ -127,33 +127,33 @@ class Attempt(msgspec.Struct, frozen=True):
     note: str
 
 
-class LogCondition(msgspec.Struct, frozen=True):
+class WalCondition(msgspec.Struct, frozen=True):
     """How the write-ahead log of a store stands that has one.
 
-    `state` is `ok`; `held` while a reader keeps more of it than `limit_pages` from being moved into the database; or
-    `growing` while it is moved whole each time and grows beyond `limit_pages` all the same. `pages` and `moved_pages`
-    are of the last look that measured, None before the first; `size_bytes` is the file's. `checked_at` is when, in
-    microseconds since 1970.
+    `state` is `ok`; `held` while a reader keeps more of it than `limit_pages` from being copied into the database; or
+    `growing` while all of it is copied each time and it grows beyond `limit_pages` all the same. `pages` and
+    `checkpointed_pages` are of the last checkpoint that measured, which was at `last_checkpoint_at` (microseconds
+    since 1970); all are None before the first. `size_bytes` is the file's. `checkpoints` counts those of the minute.
     """
 
     state: str
     pages: int | None
-    moved_pages: int | None
+    checkpointed_pages: int | None
     limit_pages: int | None
     size_bytes: int
     size_limit_bytes: int
-    checked_at: int | None
-    checks: int
-    checks_failed: int
-    checks_unmeasured: int
+    last_checkpoint_at: int | None
+    checkpoints: int
+    checkpoints_failed: int
+    checkpoints_unmeasured: int
 
 
 class Condition(msgspec.Struct, frozen=True):
     """How a store stands. `engine` names the database and its version. `trouble` is the code of the error that
     writes meet now (`storage_full`, `storage_failed`, `storage_damaged`), None while they work; `reason` says the
-    same to people. `commits` and `writes` count what was made since the start, `waits` how long writes waited for
-    their commit: pairs of an upper bound in seconds and how many writes waited at most so long, the last one without
-    a bound (infinity); `waited_seconds` is their sum."""
+    same to people. `commits` and `writes` count what was made since the start; its own writes count as commits
+    only. `write_waits` is how long writes waited for their commit: pairs of an upper bound in seconds and how many
+    writes waited at most so long, the last one without a bound (infinity); `write_wait_seconds_sum` is their sum."""
 
     engine: str
     trouble: str | None
@@ -161,9 +161,9 @@ class Condition(msgspec.Struct, frozen=True):
     commits: int
     writes: int
     writes_refused: int
-    waits: tuple[tuple[float, int], ...]
-    waited_seconds: float
-    log: LogCondition | None
+    write_waits: tuple[tuple[float, int], ...]
+    write_wait_seconds_sum: float
+    wal: WalCondition | None
 
 
 class StaleTask(Exception):
@@ -188,8 +188,9 @@ class Store(Protocol):
 
     async def purge(self, task_ids: Sequence[int], remembered_until: int | None = None) -> None:
         """Remove tasks in a terminal state with everything that hangs on them, all in one transaction; one that is
-        in no such state, or is gone, stays as it is. A second later nothing of their texts is left in the database
-        file, nor in its log once no reader needs the log.
+        in no such state, or is gone, stays as it is. Within a second nothing of their texts is left in the database
+        file and its log; while a reader (a backup, a doctor, a foreign program) holds the log, within a minute after
+        it has left.
 
         With `remembered_until` each leaves its name behind until then, so that its client can be told that it has
         expired (see `expired`)."""

@@ -9,7 +9,7 @@ class ManualClock:
 
     def __init__(self, at: int = START) -> None:
         self._now = at
-        self._monotonic = 0.0
+        self._monotonic = self._elapsed = 0.0
 
     def now(self) -> int:
         """The time of day."""
@@ -19,10 +19,19 @@ class ManualClock:
         """The clock for deadlines."""
         return self._monotonic
 
+    def elapsed(self) -> float:
+        """The clock for how much time has passed."""
+        return self._elapsed
+
     def advance(self, seconds: float) -> None:
-        """Let both go on by so much."""
-        self._now += round(seconds * MICROSECONDS)
+        """Let all go on by so much."""
+        self.sleep(seconds)
         self._monotonic += seconds
+
+    def sleep(self, seconds: float) -> None:
+        """The machine sleeps for so long: deadlines do not notice."""
+        self._now += round(seconds * MICROSECONDS)
+        self._elapsed += seconds
 
     def step(self, seconds: float) -> None:
         """Set the time of day forward or back, as people and time servers do; deadlines do not notice."""

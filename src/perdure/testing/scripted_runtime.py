@@ -158,6 +158,7 @@ class ScriptedRuntime:
         self._slots = slots
         self._scripts: dict[tuple[int, ...], Script] = {}
         self.load_gate: asyncio.Event | None = None
+        self.models_gate: asyncio.Event | None = None
 
     def play(self, prompt: str, script: Script) -> Script:
         """Answer a prompt by a script; returns it."""
@@ -184,6 +185,8 @@ class ScriptedRuntime:
 
     async def models(self) -> Sequence[ModelCard]:
         """Every model that can be asked."""
+        if self.models_gate is not None:
+            await self.models_gate.wait()
         return [self.cards[name] for name in sorted(self.cards) if name not in self.unavailable]
 
     async def card(self, name: str) -> ModelCard | None:

@@ -54,18 +54,24 @@ def folder(path: Path, sound: bytes) -> None:
 def test_a_damaged_file_is_a_fault_with_its_reason(
     tiny_model: Path, tmp_path: Path, damage: Callable[[Path, bytes], None], reason: str
 ) -> None:
-    """Every way to ask for the model gives it; each child was started once at most."""
+    """Every way to ask for the model gives it; each child was started once at most. Where the file is stands in the
+    log only: `/readyz` gives the fault to everybody, and a failed response keeps it."""
 
     path = tmp_path / "model.gguf"
     damage(path, tiny_model.read_bytes())
+    lines: list[str] = []
 
     async def test() -> None:
-        async with running(path) as runtime:
+        async with running(path, log=lines.append) as runtime:
             for asking in (runtime.load("m"), runtime.card("m"), runtime.encode("m", [Message("user", "x")])):
                 with pytest.raises(ModelUnavailable, match=reason) as caught:
                     await asking
                 assert caught.value.message.startswith("The model m cannot be used: ")
-            assert reason in (runtime.fault() or "")
+                assert str(tmp_path) not in caught.value.message
+            fault = runtime.fault() or ""
+            assert reason in fault
+            assert str(tmp_path) not in fault
+            assert [line for line in lines if reason in line and str(path) in line]
             assert (await runtime.models(), runtime.usable) == ([], [])
             assert runtime.statistics()[0].starts <= 1
 
@@ -116,8 +122,9 @@ def test_a_file_that_changed_is_not_served_under_the_old_digest(tiny_model: Path
             os.replace(new, path)  # noqa: PTH105 - a call so short does not hold up the loop
             os.kill(runtime.processes()[1], signal.SIGKILL)
             await until(runtime.fault)
-            with pytest.raises(ModelUnavailable, match="has changed"):
+            with pytest.raises(ModelUnavailable, match="its file has changed") as caught:
                 await runtime.load("m")
+            assert str(tmp_path) not in caught.value.message
 
     run(test())
 
@@ -175,7 +182,8 @@ def test_a_library_that_is_none_is_a_fault(tiny_model: Path) -> None:
 
     async def test() -> None:
         async with running(tiny_model, library=Path(_ctypes.__file__)) as runtime:
-            with pytest.raises(ModelUnavailable, match="is not a libllama"):
+            with pytest.raises(ModelUnavailable, match="is not a libllama") as caught:
                 await runtime.card("m")
+            assert str(Path(_ctypes.__file__).parent) not in caught.value.message
 
     run(test())

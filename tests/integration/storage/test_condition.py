@@ -37,12 +37,12 @@ def test_writes_commits_and_waits_are_counted(tmp_path: Path) -> None:
         assert last.writes == MANY + 1
         assert 1 < last.commits < 10
         assert last.writes_refused == 0
-        counts = [count for _, count in last.waits]
+        counts = [count for _, count in last.write_waits]
         assert counts == sorted(counts)
-        assert last.waits[-1] == (math.inf, MANY + 1)
-        assert first.waited_seconds < last.waited_seconds < 60 * MANY
-        assert last.log is not None
-        assert last.log.size_bytes > 0
+        assert last.write_waits[-1] == (math.inf, MANY + 1)
+        assert first.write_wait_seconds_sum < last.write_wait_seconds_sum < 60 * MANY
+        assert last.wal is not None
+        assert last.wal.size_bytes > 0
         await store.close()
 
     asyncio.run(play())

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.integration.upkept import held, upkept
 
 from perdure.domain.errors import StorageDamaged
 from perdure.ports.storage import Store, TaskRecord
@@ -44,12 +45,17 @@ def large(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def refusal(path: Path) -> str:
     """The line with which a start is refused; not a byte may change, and nothing may be left."""
-    before = path.read_bytes()
+    before = bytes_of(path)
     with pytest.raises(StorageDamaged) as caught:
         asyncio.run(SqliteStore.open(path))
-    assert path.read_bytes() == before
-    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    assert bytes_of(path) == before
     return caught.value.message
+
+
+def bytes_of(path: Path) -> dict[str, bytes]:
+    """What lies in the folder. The index of a log is not part of what is kept."""
+    files = sorted(each for each in path.parent.iterdir() if each.name != f"{path.name}-shm")
+    return {each.name: each.read_bytes() for each in files}
 
 
 @pytest.mark.proves("E-17")
@@ -110,6 +116,40 @@ def test_a_large_file_is_found_damaged_where_it_is_read(
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert str(large) in line
     assert "perdure restore" in line
+    monkeypatch.setattr(whole, "CHECKED_MAX_BYTES", large.stat().st_size)
+    refusal(large)
+
+
+@pytest.mark.proves("E-17")
+def test_once_damage_was_found_not_a_byte_is_written(
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by the minute's look nor at the stop, although the log holds commits that were not moved and a cut is
+    owed; the next start does not touch it either, and the log is there for who saves what can be saved."""
+    leaves = leaves_of(large, "event_bodies")
+    overwrite_page(large, leaves[len(leaves) // 2])
+
+    async def play() -> dict[str, bytes]:
+        async with upkept(tmp_path) as it:
+            tasks = [await found(it.store, f"t{number}") for number in range(TASKS)]
+            with held(it.path):
+                await it.store.purge([tasks[0].id])
+                await it.store.submit(new_task("acknowledged", tasks[0].client_id), 10)
+                await it.store.writer.aside(lambda: None)  # behind whatever is done after a commit
+            for task in tasks[1:]:
+                await reads(it.store, task)
+            assert it.store.condition().trouble == "storage_damaged"
+            before = bytes_of(large)
+            for _ in range(2):
+                await it.minute()
+            with pytest.raises(StorageDamaged):
+                await it.store.submit(new_task("after", tasks[0].client_id), 10)
+            assert bytes_of(large) == before
+        return before
+
+    before = asyncio.run(play())
+    assert before[f"{large.name}-wal"]
+    assert bytes_of(large) == before
     monkeypatch.setattr(whole, "CHECKED_MAX_BYTES", large.stat().st_size)
     refusal(large)
 

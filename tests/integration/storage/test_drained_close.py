@@ -76,18 +76,18 @@ def beside(path: Path) -> list[str]:
 @pytest.mark.proves("D1", "D6")
 def test_the_loop_has_ended_before_the_database_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And so have the probe, the reader and the upkeep's connection: the writer's is the last."""
-    close = writer._close  # pyright: ignore[reportPrivateUsage] -- the moment that this is about
+    close = writer.close
     seen: list[tuple[list[str], int]] = []
 
     async def play() -> None:
         loop = asyncio.get_running_loop()
 
-        def noted(connection: apsw.Connection) -> None:
+        def noted(connection: apsw.Connection, *, as_it_is: bool) -> None:
             tasks = [task.get_name() for task in asyncio.all_tasks(loop)]
             seen.append((tasks, sum(each.filename == connection.filename for each in apsw.connections())))
-            close(connection)
+            close(connection, as_it_is=as_it_is)
 
-        monkeypatch.setattr(writer, "_close", noted)
+        monkeypatch.setattr(writer, "close", noted)
         async with upkept(tmp_path) as it:
             await it.write()
             assert "upkeep" in [task.get_name() for task in asyncio.all_tasks()]
@@ -121,7 +121,7 @@ def test_a_checkpoint_under_way_at_the_stop_is_interrupted(
             await asyncio.wait((done,))
             assert disk.writes[".db"] - written < PAGES // 2
             await closing
-            assert (it.condition.checks, it.condition.checks_failed, it.condition.pages) == (0, 0, None)
+            assert (it.condition.checkpoints, it.condition.checkpoints_failed, it.condition.pages) == (0, 0, None)
         assert told(caplog) == []
         assert set(interrupts.sent) == {True}
         assert beside(it.path) == []

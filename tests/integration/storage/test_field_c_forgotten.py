@@ -9,6 +9,7 @@ from pathlib import Path
 
 import apsw
 import pytest
+from tests.integration.upkept import held, upkept
 
 from perdure.storage.sqlite import writer
 from perdure.storage.sqlite.connection import LOG_SIZE_MAX_BYTES, open_reader, open_writer
@@ -95,6 +96,33 @@ async def _secrets(path: Path) -> tuple[SqliteStore, int, list[int]]:
     await kept(store, client, "PUBLIC")
     assert holding(path)
     return store, client, ids
+
+
+@pytest.mark.proves("C-19", "P6")
+def test_what_a_reader_kept_in_the_log_is_gone_a_minute_after_he_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although nobody writes any more. While he stays nothing is written for it, and afterwards once."""
+    monkeypatch.setattr(writer, "CUT_SECONDS", 0.0)
+
+    async def play() -> None:
+        async with upkept(tmp_path) as it:
+            task_id = await kept(it.store, await add_client(it.store), "SECRET")
+            with held(it.path):
+                await it.store.purge([task_id])
+                version = await it.store.version()
+                for _ in range(2):
+                    await it.minute()
+                    assert "perdure.db-wal" in holding(it.path)
+                assert await it.store.version() == version
+            await it.minute()
+            assert holding(it.path) == []
+            version = await it.store.version()
+            for _ in range(2):
+                await it.minute()
+            assert await it.store.version() == version
+
+    asyncio.run(play())
 
 
 @pytest.mark.proves("C-19")
@@ -227,3 +255,19 @@ def test_a_disk_that_refuses_the_cut_is_asked_again(bench: Bench) -> None:
     bench.log.shorten()
     assert holding(bench.path) == []
     assert not bench.log.is_due
+
+
+def test_a_log_that_cannot_be_moved_at_the_start_is_cut_later(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """Its length is not known then, so none is told; and it may hold what was purged before."""
+    bench.connection.execute("DELETE FROM words")
+    bench.disk.fail_from(Fault.IO, 1)
+    log = Log(bench.connection)
+    bench.disk.mend()
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert line.startswith("the log could not be moved into the database: ")
+    assert log.owes_cut
+    for number in range(2):
+        bench.connection.execute("INSERT INTO words (id, word) VALUES (?, x'00')", (number,))
+        log.shorten()
+    assert holding(bench.path) == []
+    assert not log.owes_cut

@@ -29,6 +29,7 @@ class ForeignProgram:
     def __init__(self, path: Path, stage: Stage) -> None:
         self.refused: list[str] = []
         self._other = apsw.Connection(str(path))
+        self._other.set_busy_timeout(10_000)  # the store may be at a small write of its own
         self._stage = stage
         self._holds: str | None = None
         stage.store.trouble = self.before

@@ -6,7 +6,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from perdure.domain.errors import QueueFull, StorageDamaged
+from perdure.domain.errors import QueueFull, RefusedToStart, StorageDamaged
 from perdure.domain.model import ModelCard
 from perdure.storage.sqlite import connection
 from perdure.storage.sqlite.store import SqliteStore
@@ -231,5 +231,74 @@ def test_reads_do_not_wait_for_a_foreign_lock(tmp_path: Path) -> None:
         await write
         await found(store, "b")
         await store.close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("held", ["BEGIN; SELECT count(*) FROM tasks", "SELECT count(*) FROM tasks"])
+def test_a_log_that_another_program_keeps_is_told_at_the_stop(
+    tmp_path: Path, held: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In one line: whoever then copies the file alone loses work. The next start reads it, and its stop is silent."""
+    path = tmp_path / "perdure.db"
+
+    async def play() -> None:
+        store = await SqliteStore.open(path)
+        other = apsw.Connection(str(path))
+        other.execute(held).fetchall()
+        await submitted(store, "a", await add_client(store))
+        await store.close()
+        assert (tmp_path / "perdure.db-wal").stat().st_size
+        (record,) = caplog.records
+        assert record.levelname == "WARNING"
+        assert "closed in order, but perdure.db-wal stays" in record.getMessage()
+        assert f"Do not move or copy {path} without it" in record.getMessage()
+        (tmp_path / "copy").mkdir()
+        for name in ("perdure.db", "perdure.db-wal"):
+            (tmp_path / "copy" / name).write_bytes((tmp_path / name).read_bytes())
+        other.close()
+        caplog.clear()
+        store = await SqliteStore.open(tmp_path / "copy" / "perdure.db")
+        await found(store, "a")
+        await store.close()
+        assert caplog.records == []
+        assert files(tmp_path / "copy") == ["perdure.db"]
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("lock", ["BEGIN IMMEDIATE", "PRAGMA locking_mode = exclusive; BEGIN EXCLUSIVE"])
+def test_a_database_that_another_program_holds_locked_is_refused_in_words(
+    tmp_path: Path, lock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Permissions and space are not what is wrong. Once it is let go the start goes well."""
+    path = tmp_path / "perdure.db"
+    monkeypatch.setattr(connection, "WRITER_BUSY_MAX_MS", 10)
+
+    async def play() -> None:
+        await (await SqliteStore.open(path)).close()
+        other = apsw.Connection(str(path))
+        other.execute(lock).fetchall()
+        with pytest.raises(RefusedToStart, match="another program holds it locked; end that one") as caught:
+            await SqliteStore.open(path)
+        assert "permissions" not in caught.value.message
+        other.execute("ROLLBACK")
+        other.close()
+        await (await SqliteStore.open(path)).close()
+
+    asyncio.run(play())
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_disk_without_room_is_told_at_the_start(tmp_path: Path, fault: Fault) -> None:
+    """And not for another fault of the disk."""
+
+    async def play() -> None:
+        disk = FaultyDisk("faulty-start")
+        with registered(disk):
+            disk.fail_from(fault, 1)
+            with pytest.raises(RefusedToStart) as caught:
+                await SqliteStore.open(tmp_path / "perdure.db", vfs="faulty-start")
+        assert ("the disk is full" in caught.value.message) == (fault is Fault.FULL)
 
     asyncio.run(play())

@@ -27,11 +27,11 @@ def test_the_look_comes_once_a_minute(tmp_path: Path) -> None:
         async with upkept(tmp_path) as it:
             await it.write(times=3)
             assert it.pause.asked == [UPKEEP_SECONDS] == [60.0]
-            assert (it.condition.checks, it.condition.checked_at, it.condition.pages) == (0, None, None)
+            assert (it.condition.checkpoints, it.condition.last_checkpoint_at, it.condition.pages) == (0, None, None)
             for n in range(1, 4):
                 await it.minute()
                 assert it.pause.asked == [60.0] * (n + 1)
-                assert (it.condition.checks, it.condition.checked_at) == (n, it.clock.now())
+                assert (it.condition.checkpoints, it.condition.last_checkpoint_at) == (n, it.clock.now())
 
     asyncio.run(play())
 
@@ -50,7 +50,7 @@ def test_a_quiet_log_is_moved_without_any_new_write(tmp_path: Path) -> None:
                 assert disk.writes[".db"] > before
                 found = it.condition
                 assert found.pages
-                assert (found.state, found.moved_pages) == ("ok", found.pages)
+                assert (found.state, found.checkpointed_pages) == ("ok", found.pages)
                 written = disk.writes[".db-wal"]
                 for _ in range(5):
                     await it.minute()
@@ -94,7 +94,7 @@ def test_a_reader_that_holds_the_log_is_told_of(
             assert it.condition.state == "ok"
             await it.minute()
             assert told(caplog) == []
-            assert it.condition.checks_failed == 0
+            assert it.condition.checkpoints_failed == 0
             for answer in busy_seen:
                 assert answer is not None
                 busy, pages, moved = answer
@@ -162,9 +162,9 @@ def test_beside_another_checkpoint_nothing_is_measured(
             await it.minute()
             after = it.condition
             assert seen[-1] == (1, -1, -1)
-            assert after.checks_unmeasured == before.checks_unmeasured + 1
-            assert after.checks_failed == 0
-            kept = ("state", "pages", "moved_pages", "checked_at")
+            assert after.checkpoints_unmeasured == before.checkpoints_unmeasured + 1
+            assert after.checkpoints_failed == 0
+            kept = ("state", "pages", "checkpointed_pages", "last_checkpoint_at")
             assert [getattr(after, each) for each in kept] == [getattr(before, each) for each in kept]
             assert told(caplog) == []
             disk.let_go()
@@ -225,11 +225,11 @@ def test_a_failed_checkpoint_is_one_line_and_the_next_minute_tries_again(
                     ((level, line),) = told(caplog)
                     assert level == "WARNING"
                     assert "IOError" in line
-                    assert it.condition.checks_failed == failed
+                    assert it.condition.checkpoints_failed == failed
                 await it.minute()
-                assert it.condition.pages == it.condition.moved_pages
+                assert it.condition.pages == it.condition.checkpointed_pages
                 assert told(caplog) == []
-                assert (it.condition.checks, it.condition.checks_failed) == (3, 2)
+                assert (it.condition.checkpoints, it.condition.checkpoints_failed) == (3, 2)
 
     with listening(caplog):
         asyncio.run(play())

@@ -4,6 +4,10 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+from perdure.ambient import log
+
 SCRIPT = """
 import logging, sys
 from perdure.ambient import log
@@ -28,3 +32,15 @@ def test_what_floors_say_is_told_at_its_level_and_of_libraries_only_what_matters
     assert told("info") == [("info", "the log was moved"), *trouble]
     assert told("warning") == trouble
     assert told("error") == []
+
+
+def test_what_is_held_is_told_in_order_when_it_may_be(capsys: pytest.CaptureFixture[str]) -> None:
+    """Or never, where nobody releases it."""
+    held = log.Held()
+    for number in range(2):
+        held.event(f"early {number}")
+    assert capsys.readouterr().err == ""
+    held.release()
+    held.event("late")
+    lines = [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()]
+    assert lines == ["early 0", "early 1", "late"]

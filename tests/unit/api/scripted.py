@@ -25,7 +25,7 @@ from perdure.domain.response import ResponseError
 from perdure.engine.service import Accepted, Health, Page, Service, Step, Task, Workload
 from perdure.engine.signed import Ask, Found, NotModified, Reading, Signed, Signer
 from perdure.ports.runtime import Statistics
-from perdure.ports.storage import Condition, LogCondition
+from perdure.ports.storage import Condition, WalCondition
 
 T = TypeVar("T")
 
@@ -42,19 +42,19 @@ SOUND = Condition(
     commits=4,
     writes=9,
     writes_refused=1,
-    waits=((0.001, 6), (0.1, 8), (math.inf, 9)),
-    waited_seconds=1.5,
-    log=LogCondition(
+    write_waits=((0.001, 6), (0.1, 8), (math.inf, 9)),
+    write_wait_seconds_sum=1.5,
+    wal=WalCondition(
         state="ok",
         pages=12,
-        moved_pages=11,
+        checkpointed_pages=11,
         limit_pages=16_384,
         size_bytes=49_472,
         size_limit_bytes=67_108_864,
-        checked_at=NOW * 1_000_000,
-        checks=3,
-        checks_failed=2,
-        checks_unmeasured=1,
+        last_checkpoint_at=NOW * 1_000_000,
+        checkpoints=3,
+        checkpoints_failed=2,
+        checkpoints_unmeasured=1,
     ),
 )
 CARD = ModelCard(MODEL, "ab" * 32, 125_000, WINDOW_CHARS, exact=True, fingerprint="{}", created_at=NOW)

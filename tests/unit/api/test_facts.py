@@ -75,14 +75,14 @@ def test_the_service_tells_how_its_store_stands() -> None:
     body = call(application(), "GET", "/v1/service").json()
     assert body["tasks"] == {"queued": 2, "running": 1}
     storage = body["storage"]
-    assert storage["waits"] == [
+    assert storage["write_waits"] == [
         {"seconds_max": 0.001, "writes": 6},
         {"seconds_max": 0.1, "writes": 8},
         {"seconds_max": None, "writes": 9},
     ]
     told = SOUND.engine, SOUND.trouble, SOUND.reason, SOUND.commits, SOUND.writes, SOUND.writes_refused
     assert tuple(storage[name] for name in Condition.__struct_fields__[:6]) == told
-    assert storage["log"] == msgspec.to_builtins(SOUND.log)
+    assert storage["wal"] == msgspec.to_builtins(SOUND.wal)
 
 
 def metrics(service: ScriptedService) -> dict[tuple[str, str], float]:
@@ -98,18 +98,18 @@ def metrics(service: ScriptedService) -> dict[tuple[str, str], float]:
 def test_metrics_tell_the_same_as_the_service() -> None:
     """Number by number."""
     seen = metrics(ScriptedService())
-    assert SOUND.log is not None
-    assert {name: value for (name, _), value in seen.items() if name.startswith("perdure_storage_log_")} == {
-        "perdure_storage_log_state": 0,  # of the state that is named last
-        "perdure_storage_log_pages": SOUND.log.pages,
-        "perdure_storage_log_moved_pages": SOUND.log.moved_pages,
-        "perdure_storage_log_limit_pages": SOUND.log.limit_pages,
-        "perdure_storage_log_size_bytes": SOUND.log.size_bytes,
-        "perdure_storage_log_size_limit_bytes": SOUND.log.size_limit_bytes,
-        "perdure_storage_log_checked_timestamp_seconds": NOW,
-        "perdure_storage_log_checks_total": SOUND.log.checks,
-        "perdure_storage_log_checks_failed_total": SOUND.log.checks_failed,
-        "perdure_storage_log_checks_unmeasured_total": SOUND.log.checks_unmeasured,
+    assert SOUND.wal is not None
+    assert {name: value for (name, _), value in seen.items() if name.startswith("perdure_storage_wal_")} == {
+        "perdure_storage_wal_state": 0,  # of the state that is named last
+        "perdure_storage_wal_pages": SOUND.wal.pages,
+        "perdure_storage_wal_checkpointed_pages": SOUND.wal.checkpointed_pages,
+        "perdure_storage_wal_limit_pages": SOUND.wal.limit_pages,
+        "perdure_storage_wal_size_bytes": SOUND.wal.size_bytes,
+        "perdure_storage_wal_size_limit_bytes": SOUND.wal.size_limit_bytes,
+        "perdure_storage_wal_last_checkpoint_timestamp_seconds": NOW,
+        "perdure_storage_wal_checkpoints_total": SOUND.wal.checkpoints,
+        "perdure_storage_wal_checkpoints_failed_total": SOUND.wal.checkpoints_failed,
+        "perdure_storage_wal_checkpoints_unmeasured_total": SOUND.wal.checkpoints_unmeasured,
     }
     wait = "perdure_storage_write_wait_seconds"
     assert [seen[f"{wait}_bucket", bound] for bound in ("0.001", "0.1", "+Inf")] == [6, 8, 9]
@@ -132,14 +132,14 @@ def test_metrics_tell_which_database_is_in_use() -> None:
 def test_metrics_have_one_line_for_each_state(code: str | None, state: str) -> None:
     """1 for the one that is, 0 for those that are not."""
     service = ScriptedService()
-    assert SOUND.log is not None
-    log = msgspec.structs.replace(SOUND.log, state=state)
-    service.condition_now = msgspec.structs.replace(SOUND, trouble=code, log=log)
+    assert SOUND.wal is not None
+    wal = msgspec.structs.replace(SOUND.wal, state=state)
+    service.condition_now = msgspec.structs.replace(SOUND, trouble=code, wal=wal)
     seen = metrics(service)
     assert {label: value for (name, label), value in seen.items() if name == "perdure_storage_trouble"} == {
         each: float(each == code) for each in ("storage_full", "storage_failed", "storage_damaged")
     }
-    assert {label: value for (name, label), value in seen.items() if name == "perdure_storage_log_state"} == {
+    assert {label: value for (name, label), value in seen.items() if name == "perdure_storage_wal_state"} == {
         each: float(each == state) for each in ("ok", "held", "growing")
     }
 
@@ -148,22 +148,24 @@ def test_what_is_not_known_is_no_number() -> None:
     """The length of the queue while the store cannot be read; the log before its first look, or without any."""
     service = ScriptedService()
     service.queued, service.unready = None, "Something is wrong."
-    assert SOUND.log is not None
-    unknown = msgspec.structs.replace(SOUND.log, pages=None, moved_pages=None, limit_pages=None, checked_at=None)
-    service.condition_now = msgspec.structs.replace(SOUND, log=unknown)
+    assert SOUND.wal is not None
+    unknown = msgspec.structs.replace(
+        SOUND.wal, pages=None, checkpointed_pages=None, limit_pages=None, last_checkpoint_at=None
+    )
+    service.condition_now = msgspec.structs.replace(SOUND, wal=unknown)
     names = {name for name, _ in metrics(service)}
     assert "perdure_tasks_queued" not in names
-    assert {name for name in names if name.startswith("perdure_storage_log_")} == {
-        "perdure_storage_log_state",
-        "perdure_storage_log_size_bytes",
-        "perdure_storage_log_size_limit_bytes",
-        "perdure_storage_log_checks_total",
-        "perdure_storage_log_checks_failed_total",
-        "perdure_storage_log_checks_unmeasured_total",
+    assert {name for name in names if name.startswith("perdure_storage_wal_")} == {
+        "perdure_storage_wal_state",
+        "perdure_storage_wal_size_bytes",
+        "perdure_storage_wal_size_limit_bytes",
+        "perdure_storage_wal_checkpoints_total",
+        "perdure_storage_wal_checkpoints_failed_total",
+        "perdure_storage_wal_checkpoints_unmeasured_total",
     }
     assert metrics(service)["perdure_ready", ""] == 0
-    service.condition_now = msgspec.structs.replace(SOUND, log=None)
-    assert not any(name.startswith("perdure_storage_log_") for name, _ in metrics(service))
+    service.condition_now = msgspec.structs.replace(SOUND, wal=None)
+    assert not any(name.startswith("perdure_storage_wal_") for name, _ in metrics(service))
 
 
 def test_a_start_does_not_load_what_only_metrics_need() -> None:

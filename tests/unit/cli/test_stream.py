@@ -16,6 +16,7 @@ from perdure.cli.contact import Folder, Service
 from perdure.cli.failures import Away, CommandFailed, NoService, Refused, Unknown
 from perdure.cli.follow import Watch
 from perdure.cli.stream import Events, payloads
+from perdure.domain import limits
 
 PATH = "/v1/responses/resp_x"
 DONE = b"data: [DONE]\n\n"
@@ -217,8 +218,23 @@ def test_a_silence_while_it_is_written_needs_no_word(
 ) -> None:
     """A slow model is not a queue."""
     script.says(PATH, event(0, delta="Hi.") + KEEPALIVE + end(1) + DONE)
+    script.says("/readyz", b'{"status": "ok"}')
     assert Watch(folder, "resp_x", after=-1, as_json=False, wait_seconds=None).run() == 0
     assert capsys.readouterr() == ("Hi.\n", "")
+
+
+def test_a_text_that_is_held_is_explained(
+    script: Script, folder: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As by a full disk: once each time, and again for another reason, but not when it goes on."""
+    pieces = [event(number, delta=f"{number}") for number in range(2)]
+    script.says(PATH, pieces[0] + 3 * KEEPALIVE + pieces[1] + 2 * KEEPALIVE + end(2) + DONE)
+    script.says("/v1/tasks/task_x", b'{"status": "running", "queue_position": null}')
+    full, broken = ((503, json.dumps({"reason": reason}).encode()) for reason in ("It is full.", "It is broken."))
+    script.says("/readyz", full, full, broken, broken, b'{"status": "ok"}')
+    assert Watch(folder, "resp_x", after=-1, as_json=False, wait_seconds=None).run() == 0
+    told = [f"perdure: resp_x is running: It is {how}.\n" for how in ("full", "broken", "broken")]
+    assert capsys.readouterr() == ("01\n", "".join(told))
 
 
 CUT: dict[tuple[int | None, int, int], str] = {
@@ -253,3 +269,4 @@ def test_the_document_tells_the_times_that_a_service_has() -> None:
     told = (ROOT / "docs/reference/command-line.md").read_text()
     assert f"A service has {contact.ANSWER_SECONDS:g} s to answer." in told
     assert f"may be silent for {contact.SILENCE_SECONDS:g} s" in told
+    assert f"If nothing comes for {limits.KEEPALIVE_SECONDS:g} s" in told

@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.unit.engine.stage import opened, overtaken, said, scenario, started, turns, types, undisturbed
+from tests.unit.engine.mishaps import overtaken
+from tests.unit.engine.stage import opened, said, scenario, started, turns, types, undisturbed
 
 from perdure.domain.errors import InvalidRequest, StorageFull
 from perdure.domain.lifecycle import Status

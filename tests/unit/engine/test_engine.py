@@ -159,3 +159,15 @@ async def test_a_reader_sees_each_state_as_it_is(tmp_path: Path) -> None:
         await stage.ended(ident)
         assert (await stage.log(ident))[-1].snapshot == await stage.engine.response(stage.principal, ident)
         await stage.stop()
+
+
+@pytest.mark.proves("D1")
+@scenario
+async def test_a_stop_does_not_wait_for_models_that_are_still_read(tmp_path: Path) -> None:
+    """A file of many gigabytes may take minutes, and the stop has seconds."""
+    async with opened(tmp_path) as stage:
+        stage.runtime.models_gate = asyncio.Event()
+        await stage.engine.start()
+        await turns(20)
+        async with asyncio.timeout(60):
+            await stage.stop(seconds=0)

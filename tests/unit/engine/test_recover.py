@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.unit.engine.stage import Stage, every, opened, request, said, scenario, started, types, undisturbed
+from tests.unit.engine.mishaps import every
+from tests.unit.engine.stage import Stage, opened, request, said, scenario, started, types, undisturbed
 
 from perdure.domain.errors import StorageFailed
 from perdure.domain.journal import Journal

@@ -4,9 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.unit.engine.stage import Stage, overtaken, scenario, started, turns, types
+from tests.unit.engine.mishaps import overtaken
+from tests.unit.engine.stage import Stage, scenario, started, turns, types
 
-from perdure.domain.errors import NotFound
+from perdure.domain.errors import NotFound, StorageFull
 from perdure.domain.lifecycle import Status
 from perdure.ports.storage import Change, StaleTask
 from perdure.testing.scripted_runtime import Script
@@ -135,3 +136,72 @@ async def test_a_caller_who_leaves_in_mid_delete_does_not_undo_it(tmp_path: Path
         stage.store.commits.set()
         task = await stage.ended(ident)
         assert (task.status, task.hidden) == (Status.CANCELLED, True)
+
+
+@pytest.mark.proves("C-23")
+@scenario
+async def test_what_was_hidden_is_cancelled_as_soon_as_the_disk_lets_it(tmp_path: Path) -> None:
+    """The delete stands, and its caller could not ask again: nothing of that name is there any more."""
+    async with started(tmp_path) as stage:
+        gate = asyncio.Event()
+        stage.runtime.play("hold", Script(gates={2: gate}))
+        ident = await stage.submit("hold")
+        await stage.store.until(ident, lambda task: task.tokens_kept == 2)
+        refused = 0
+
+        async def refuse(change: Change) -> None:
+            nonlocal refused
+            if change.status is Status.CANCELLING and refused < 3:
+                refused += 1
+                raise StorageFull("no room")
+
+        stage.store.before_apply = refuse
+        await stage.delete(ident)
+        await unreadable(stage, ident)
+        task = await stage.ended(ident)
+        assert (task.status, task.hidden, refused) == (Status.CANCELLED, True, 3)
+        assert stage.reports == []
+
+
+@scenario
+async def test_a_cancel_that_the_disk_refuses_does_not_hold_up_the_stop(tmp_path: Path) -> None:
+    """The next start does it."""
+    async with started(tmp_path) as stage:
+        stage.runtime.play("hold", Script(gates={2: asyncio.Event()}))
+        ident = await stage.submit("hold")
+        await stage.store.until(ident, lambda task: task.tokens_kept == 2)
+
+        async def refuse(change: Change) -> None:
+            if change.status is Status.CANCELLING:
+                raise StorageFull("no room")
+
+        stage.store.before_apply = refuse
+        await stage.delete(ident)
+        async with asyncio.timeout(60):
+            await stage.stop(seconds=0)
+        assert (await stage.store.reaches(ident, Status.RUNNING)).hidden
+        stage.store.before_apply = None
+        await stage.restart()
+        assert (await stage.ended(ident)).status is Status.CANCELLED
+
+
+@pytest.mark.proves("C-23")
+@pytest.mark.parametrize("state", [Status.QUEUED, Status.LOADING, Status.RUNNING])
+@scenario
+async def test_what_was_hidden_and_not_cancelled_ends_with_the_next_start(tmp_path: Path, state: Status) -> None:
+    """The process was gone between the two writes: nobody would read what a new one goes on with."""
+    async with started(tmp_path) as stage:
+        stage.runtime.play("hold", Script(gates={2: asyncio.Event()}))
+        prompt = "hold"
+        if state is Status.QUEUED:
+            await stage.store.reaches(await stage.submit("hold"), Status.RUNNING)
+            prompt = "other"
+        if state is Status.LOADING:
+            stage.runtime.load_gate = asyncio.Event()
+        ident = await stage.submit(prompt)
+        task = await stage.store.reaches(ident, state)
+        await stage.store.apply(
+            Change(task.id, frozenset({state}), task.next_seq, state, task.created_at, hidden=True)
+        )
+        await stage.restart()
+        assert (await stage.ended(ident)).status is Status.CANCELLED

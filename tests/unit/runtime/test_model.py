@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from perdure.runtime.llamacpp import library as lib
 from perdure.runtime.llamacpp.model import Model, ModelRefused
 from perdure.testing.tiny_gguf import CONTEXT_TRAIN, SPECIAL, write_tiny_model
 
@@ -67,8 +68,24 @@ def test_the_tiny_model_is_the_same_each_time(tmp_path: Path, tiny: Model) -> No
 
 def test_a_missing_file_is_refused(library: ctypes.CDLL, tmp_path: Path) -> None:
     """With the system's words."""
-    with pytest.raises(ModelRefused, match=r"gone\.gguf cannot be read \(No such file or directory\)"):
+    with pytest.raises(ModelRefused, match=r"its file cannot be read \(No such file or directory\)"):
         Model(library, tmp_path / "gone.gguf")
+
+
+def test_what_llama_cpp_says_of_a_file_names_no_path(
+    library: ctypes.CDLL, tmp_path: Path, tiny: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does of one that goes away between two looks. A reason is told to every caller."""
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(tiny.path.read_bytes()[:5_000])
+
+    def reason(_: lib.Log) -> str:
+        return f"failed to open GGUF file '{path}'"
+
+    monkeypatch.setattr(lib.Log, "reason", reason)
+    with pytest.raises(ModelRefused) as caught:
+        Model(library, path)
+    assert str(caught.value) == "its file cannot be loaded (failed to open GGUF file 'the file')"
 
 
 @pytest.mark.parametrize("content", [b"", b"GGU", b"#!/bin/sh\necho model\n"])

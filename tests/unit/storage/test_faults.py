@@ -6,7 +6,7 @@ import apsw
 import pytest
 
 from perdure.domain.errors import StorageDamaged, StorageFailed, StorageFull
-from perdure.storage.sqlite.faults import refusal, translated
+from perdure.storage.sqlite.faults import refusal, translated, unread
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,27 @@ def test_each_error_has_its_meaning(database: apsw.Connection, error: apsw.Error
     found = translated(error, database)
     assert type(found) is told
     assert found.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (apsw.FullError("full"), StorageFailed),
+        (apsw.IOError("broken"), StorageFailed),
+        (apsw.BusyError("locked"), StorageFailed),
+        (apsw.NotADBError("no database"), StorageDamaged),
+        (apsw.SQLError("no such column"), apsw.SQLError),
+    ],
+)
+def test_what_a_read_meets_is_told_as_a_read(
+    database: apsw.Connection, error: apsw.Error, told: type[Exception]
+) -> None:
+    """No word of writing, and no full disk: nobody wrote."""
+    found = unread(error, database)
+    assert type(found) is told
+    assert found is error or found.__cause__ is error
+    assert "written" not in str(found)
+    assert told is not StorageFailed or "could not be read" in str(found)
 
 
 @pytest.mark.parametrize("error", [apsw.SQLError("no such column"), ValueError("ours"), StorageFull("already told")])

@@ -1,5 +1,6 @@
 """Copies of a database as files: each way to give one its name never takes another file's."""
 
+import errno
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -56,3 +57,25 @@ def test_a_copy_is_the_same_and_tells_how_far_it_is(tmp_path: Path) -> None:
     assert (tmp_path / "new").read_bytes() == content
     assert told == [(files.PIECE_BYTES, len(content)), (2 * files.PIECE_BYTES, len(content)), (len(content),) * 2]
     assert files.digest(tmp_path / "new") == hashlib.sha256(content).hexdigest()
+
+
+def test_a_folder_that_cannot_be_forced_is_told_apart_from_a_broken_disk(tmp_path: Path) -> None:
+    """Some file systems refuse to force a folder, and some folders can be written to and not opened."""
+    assert files.names_forced(tmp_path)
+    assert not files.names_forced(Path("/proc"))
+    with pytest.raises(FileNotFoundError):
+        files.names_forced(tmp_path / "no")
+
+
+def test_a_name_that_was_given_stays_when_the_disk_fails_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is there is never told as not done."""
+
+    def broken(_folder: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(files, "sync_folder", broken)
+    (tmp_path / "part").write_text("whole")
+    assert not files.publish(tmp_path / "part", tmp_path / "target")
+    assert (tmp_path / "target").read_text() == "whole"

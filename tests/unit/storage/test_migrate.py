@@ -161,6 +161,25 @@ def test_an_empty_file_is_a_new_database(tmp_path: Path) -> None:
     assert tables(path) == ["migrations", "one"]
 
 
+def test_a_database_with_nothing_in_it_is_a_new_one(tmp_path: Path) -> None:
+    """As a crash a moment later leaves it."""
+    path = tmp_path / "perdure.db"
+    open_writer(path).close()
+    assert path.stat().st_size > 0
+    opened(path, [FIRST])
+    assert tables(path) == ["migrations", "one"]
+
+
+def test_a_note_of_a_migration_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    """The count says one thing and the notes another: no traceback."""
+    path = tmp_path / "perdure.db"
+    opened(path, [FIRST, SECOND])
+    connection = apsw.Connection(str(path))
+    connection.pragma("user_version", 1)
+    connection.close()
+    assert "migration 2 (second) is not the one" in refused(path, [FIRST])
+
+
 def test_a_folder_that_is_missing_is_refused(tmp_path: Path) -> None:
     """Making it is not the store's business."""
     with pytest.raises(RefusedToStart, match="cannot be opened"):

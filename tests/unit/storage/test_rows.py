@@ -3,6 +3,7 @@
 import apsw
 import pytest
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from perdure.domain.events import TEXT_DELTA, Event, plain
 from perdure.domain.lifecycle import Status
@@ -47,3 +48,19 @@ def test_events_are_numbered_on_without_a_gap(journal: apsw.Connection, numbers:
     """Anything else is a fault of the program, found before the database has to."""
     with pytest.raises(AssertionError, match="stands where"):
         events.append(journal, 1, 2, [Event(number, TEXT_DELTA, b"{}") for number in numbers])
+
+
+@pytest.mark.parametrize("flag", ["background", "stored", "exact"])
+def test_each_fact_of_a_new_task_has_its_column(journal: apsw.Connection, flag: str) -> None:
+    """They are handed over by position: facts of one kind could change places unnoticed."""
+    flags = {each: each == flag for each in ("background", "stored", "exact")}
+    new = replace(new_task("b", 1, prompt=(5,) * 7), **flags)
+    tasks.submit(journal, new, QUEUE_MAX)
+    kept = tasks.by_ident(journal, "b")
+    assert kept is not None
+    assert {each: getattr(kept, each) for each in flags} == flags
+    assert (kept.ident, kept.client_id, kept.kind, kept.model) == ("b", 1, "response", new.model)
+    assert (kept.status, kept.on_restart) == (Status.QUEUED, new.on_restart)
+    assert (kept.next_seq, kept.prompt_tokens, kept.tokens_max, kept.created_at) == (2, 7, 100, 1_000)
+    assert (kept.request, tasks.prompt(journal, kept.id)) == (new.request, new.prompt)
+    assert value(journal, "SELECT received FROM responses WHERE id = ?", (kept.id,)) == new.received.decode()

@@ -11,7 +11,7 @@ from tests.unit.engine.stage import scenario
 
 from perdure.domain.errors import StorageDamaged, StorageFailed, StorageFull, Unavailable
 from perdure.storage.sqlite import trouble
-from perdure.storage.sqlite.trouble import CALM_SECONDS, RETRY_SECONDS, ROOM_MIN_BYTES, Trouble
+from perdure.storage.sqlite.trouble import CALM_SECONDS, RETRY_SECONDS, ROOM_MIN_BYTES, UNREAD_SECONDS, Trouble
 
 FILE = Path("/data/perdure.db")
 MADE = None
@@ -150,6 +150,41 @@ async def test_a_closed_store_tries_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     disk.delivered([FULL])
     await asyncio.sleep(3 * RETRY_SECONDS)  # the loop's time
     assert disk.tries == 0
+
+
+@scenario
+async def test_causes_that_take_turns_are_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk beside a foreign lock: the code is always that of the last refusal. Damage is told all the same."""
+    disk = Disk(monkeypatch)
+    for error in (FULL, FAILED) * 5:
+        disk.delivered([error])
+        assert disk.state.code == error.error_code
+    assert lines(caplog) == [("ERROR", FULL.error_code)]
+    await disk.calm()
+    disk.delivered([MADE])
+    assert disk.state.code is None
+    assert "10 were refused" in caplog.records[-1].getMessage()
+    for error in (FAILED, FULL, DAMAGED):
+        disk.delivered([error])
+    assert lines(caplog)[2:] == [("ERROR", FAILED.error_code), ("ERROR", DAMAGED.error_code)]
+
+
+@scenario
+async def test_a_read_that_fails_changes_no_state(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is told, once in a while, however many ask; nothing is tried. Damage that a read meets is damage."""
+    disk = Disk(monkeypatch)
+    for number in (1, 2):
+        for _ in range(50):
+            disk.state.unread(FAILED)
+        assert [level for level, _ in lines(caplog)] == ["ERROR"] * number
+        await asyncio.sleep(UNREAD_SECONDS)  # the loop's time
+    assert (disk.state.code, disk.state.reason, disk.tries) == (None, None, 0)
+    disk.state.unread(DAMAGED)
+    assert disk.state.is_damaged
 
 
 @scenario

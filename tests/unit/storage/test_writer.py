@@ -1,6 +1,7 @@
 """One thread, many callers, few commits."""
 
 import asyncio
+import threading
 from collections.abc import Coroutine
 from functools import partial
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 import apsw
 import pytest
 
-from perdure.domain.errors import StorageFull, Unavailable
-from perdure.storage.sqlite.connection import open_writer
-from perdure.storage.sqlite.query import rows, value
+from perdure.domain.errors import StorageDamaged, StorageFull, Unavailable
+from perdure.storage.sqlite import log, trouble
+from perdure.storage.sqlite import writer as module
+from perdure.storage.sqlite.connection import open_reader, open_writer
+from perdure.storage.sqlite.query import certain, rows, value
 from perdure.storage.sqlite.writer import BATCH_MAX_OPERATIONS, Writer
 
 
@@ -27,6 +30,13 @@ class Bench:
         writer = Writer()
         await writer.start(self._connect)
         return writer
+
+    def left(self) -> tuple[list[int], int]:
+        """What a closed writer has left: the numbers, and how often it has written over a commit that failed."""
+        connection = open_reader(self._path)
+        found = kept(connection), certain(connection, "SELECT commits_refused FROM service_config")
+        connection.close()
+        return found
 
     def _connect(self) -> apsw.Connection:
         connection = open_writer(self._path)
@@ -204,5 +214,113 @@ def test_a_closed_writer_takes_nothing(bench: Bench) -> None:
         assert await call == 1
         with pytest.raises(Unavailable):
             await writer.write(kept)
+
+    play(test())
+
+
+def test_what_fails_after_it_has_changed_the_schema_is_not_undone(bench: Bench) -> None:
+    """Why no operation of the store may do that: SQLite counts rows, and a savepoint around each costs too much."""
+
+    def schema(connection: apsw.Connection) -> None:
+        rows(connection, "CREATE TABLE left_behind (n INTEGER) STRICT")
+        raise ValueError("afterwards")
+
+    async def test() -> None:
+        writer = await bench.writer()
+        with pytest.raises(ValueError, match="afterwards"):
+            await writer.write(schema)
+        assert await writer.write(lambda it: value(it, "SELECT count(*) FROM left_behind")) == 0
+        await writer.close()
+
+    play(test())
+
+
+@pytest.mark.parametrize("changes_first", [False, True])
+def test_of_a_batch_that_meets_damage_nothing_is_made(bench: Bench, changes_first: bool) -> None:
+    """Not what was made before, not what comes after, and not the store's own write either."""
+
+    def meet(connection: apsw.Connection) -> int:
+        if changes_first:
+            put(connection, 100)
+        raise apsw.CorruptError("malformed")
+
+    async def test() -> None:
+        writer = await bench.writer()
+        await writer.write(partial(put, number=1))
+        calls = [writer.write(partial(put, number=2)), writer.write(meet), writer.write(partial(put, number=3))]
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(result) for result in results] == [StorageDamaged] * 3
+        assert bench.commits == 1
+        await writer.close()
+
+    play(test())
+    assert bench.left() == ([1], 0)
+
+
+def test_once_damage_was_found_nothing_that_waits_is_made(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is under way ends; the others are refused, the cut of the log that is owed is not made, and the log is not
+    moved any more."""
+    monkeypatch.setattr(module, "CUT_SECONDS", 0.01)
+    monkeypatch.setattr(log, "LOG_MAX_PAGES", 1)
+    moves: list[bool] = []
+    shorten = log.Log.shorten
+
+    def noted(self: log.Log, in_trouble: bool = False) -> None:
+        moves.append(in_trouble)
+        shorten(self, in_trouble)
+
+    monkeypatch.setattr(log.Log, "shorten", noted)
+
+    async def test() -> None:
+        writer, loop = await bench.writer(), asyncio.get_running_loop()
+        begun, go, cut = asyncio.Event(), threading.Event(), asyncio.Event()
+
+        def slow(connection: apsw.Connection) -> int:
+            loop.call_soon_threadsafe(begun.set)
+            assert go.wait(30)
+            return put(connection, 2)
+
+        await writer.write(partial(put, number=1), purges=True)
+        under_way = asyncio.create_task(writer.write(slow, purges=True))
+        await begun.wait()
+        calls = [writer.write(partial(put, number=3)), writer.write(partial(put, number=4)), writer.touch()]
+        waiting = [asyncio.create_task(call) for call in calls]
+        await asyncio.sleep(0)
+        writer.trouble.met(StorageDamaged("found by a read"))
+        assert moves
+        moves.clear()
+        go.set()
+        assert await under_way == 2
+        results = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(result) for result in results] == [StorageDamaged] * 3
+        loop.call_later(0.1, cut.set)  # long after the cut was due
+        await cut.wait()
+        assert (bench.commits, moves) == (2, [])
+        await writer.close()
+
+    play(test())
+    assert bench.left() == ([1, 2], 0)
+
+
+def test_writes_of_the_store_itself_are_not_counted(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither those that cut the log nor those that look whether the disk takes writes again; commits are."""
+    monkeypatch.setattr(trouble, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(trouble, "CALM_SECONDS", 0.1)
+
+    async def test() -> None:
+        writer = await bench.writer()
+        await writer.write(partial(put, number=1))
+        await writer.touch()
+        assert (writer.commits, writer.tally.writes, writer.tally.waits[-1][1]) == (2, 1, 1)
+        await writer.write(lambda it: it.pragma("max_page_count", it.pragma("page_count") + 5))
+        with pytest.raises(StorageFull):
+            await writer.write(partial(put, number=2, size=1_000_000))
+        before = writer.tally.writes
+        async with asyncio.timeout(30):
+            while writer.trouble.code is not None:  # noqa: ASYNC110 -- nobody is told of the store's own writes
+                await asyncio.sleep(0.01)
+        assert (writer.tally.writes, writer.tally.refused) == (before, 1)
+        assert writer.commits > before + 1
+        await writer.close()
 
     play(test())

@@ -94,7 +94,7 @@ class Host:
         self._starting: asyncio.Task[None] | None = None
         self._given_up = threading.Event()
         self._text_max_bytes = 0
-        log = settings.log
+        log = self._log
         self.tokenizer = Tokenizer(file.name, opening=self._open_tokenizer, log=log)
         self.engine = Engine(file.name, opening=self._open_engine, log=log)
 
@@ -168,19 +168,20 @@ class Host:
             self._identity = await asyncio.to_thread(_identify, self._path)
             library = self._settings.library or find_library()
         except OSError as error:
-            self._own_fault = f"{self._path} cannot be read ({error.strerror})"
+            self._blame(f"its file cannot be read ({error.strerror})")
             return
         except LibraryUnusable as error:
-            self._own_fault = str(error)
+            self._blame(str(error))
             return
         self.tokenizer.keeper.start()
         self.engine.keeper.start()
         try:
             self._card = await self._make_card(library)
         except OSError as error:
-            self._own_fault = f"{error.filename or self._path} cannot be read ({error.strerror})"
+            what = "the library" if error.filename == str(library) else "its file"
+            self._blame(f"{what} cannot be read ({error.strerror})")
         except DoesNotFit as error:
-            self._own_fault = str(error)
+            self._blame(str(error))
         except ModelUnavailable:
             return  # the keeper that raised it holds the fault
 
@@ -212,14 +213,23 @@ class Host:
             created_at=self._identity.mtime_ns // 1_000_000_000,
         )
 
+    def _blame(self, reason: str) -> None:
+        """Have a fault of our own. It is told to every caller, so it names no path; the log does."""
+        self._own_fault = reason
+        if not self._given_up.is_set():
+            self._log(reason)
+
+    def _log(self, line: str) -> None:
+        self._settings.log(f"model {self.name} ({self._path}): {line}")
+
     def _check_identity(self) -> None:
         """Raise `ModelUnavailable` if the file is another than the one whose digest the card shows."""
         try:
             now = _identify(self._path)
         except OSError as error:
-            raise ModelUnavailable(f"{self._path} cannot be read ({error.strerror})") from error
+            raise ModelUnavailable(f"its file cannot be read ({error.strerror})") from error
         if now != self._identity:
-            raise ModelUnavailable(f"{self._path} has changed since the service started; restart the service")
+            raise ModelUnavailable("its file has changed since the service started; restart the service")
 
     def _library(self) -> bytes | None:
         return os.fsencode(self._settings.library) if self._settings.library else None

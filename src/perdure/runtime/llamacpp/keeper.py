@@ -90,7 +90,10 @@ class Keeper(Generic[ReadyT]):
         await asyncio.shield(self._task)
 
     def _set_fault(self, fault: str) -> None:
-        self.fault = self.fault or fault
+        if self.fault is None:
+            self.fault = fault
+            if not self._closing.is_set():
+                self._log(f"{self._module} is given up: {fault}")
         self._tell()
 
     def _tell(self) -> None:
@@ -103,7 +106,8 @@ class Keeper(Generic[ReadyT]):
         try:
             await self._keep()
         except Exception as error:  # noqa: BLE001 -- whatever it is, it is why there is no child
-            self._set_fault(f"internal error: {error!r}")
+            self._log(f"{self._module} met an internal error: {error!r}")
+            self._set_fault(f"internal error ({type(error).__name__})")
 
     async def _keep(self) -> None:
         pause, unready_deaths = PAUSE_FIRST_SECONDS, 0

@@ -233,7 +233,8 @@ def open_library(path: Path | None = None) -> c.CDLL:
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
     except (OSError, AttributeError) as error:
-        raise LibraryUnusable(f"{path.name} is not a libllama that Perdure can use: {error}") from error
+        reason = str(error).replace(str(path), path.name)  # callers are told it, and paths are not their business
+        raise LibraryUnusable(f"{path.name} is not a libllama that Perdure can use: {reason}") from error
     check_layout(library.llama_model_default_params(), MODEL_DEFAULTS)
     check_layout(library.llama_context_default_params(), CONTEXT_DEFAULTS)
     return library

@@ -14,7 +14,8 @@ _PIECE_BYTES = 256
 
 
 class ModelRefused(Exception):
-    """The file cannot be used as a model; the message is the reason, for people."""
+    """The file cannot be used as a model; the message is the reason, for people. It names no path: it is told to
+    everybody who asks for the model."""
 
 
 def check_file(path: Path) -> None:
@@ -23,9 +24,9 @@ def check_file(path: Path) -> None:
         with path.open("rb") as file:
             head = file.read(len(_MAGIC))
     except OSError as error:
-        raise ModelRefused(f"{path} cannot be read ({error.strerror})") from error
+        raise ModelRefused(f"its file cannot be read ({error.strerror})") from error
     if head != _MAGIC:
-        raise ModelRefused(f"{path} is not a GGUF file")
+        raise ModelRefused("its file is not a GGUF file")
 
 
 class Model:
@@ -47,7 +48,8 @@ class Model:
         self.tokens: int = library.llama_vocab_n_tokens(self._vocabulary)
 
     def _refusal(self) -> ModelRefused:
-        return ModelRefused(f"{self.path} cannot be loaded ({self._log.reason() or 'llama.cpp gives no reason'})")
+        reason = self._log.reason().replace(str(self.path), "the file")
+        return ModelRefused(f"its file cannot be loaded ({reason or 'llama.cpp gives no reason'})")
 
     def close(self) -> None:
         """Give the memory back. May be repeated."""

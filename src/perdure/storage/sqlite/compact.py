@@ -17,8 +17,15 @@ import apsw
 
 from perdure.domain.errors import StorageDamaged
 from perdure.storage.sqlite import files
-from perdure.storage.sqlite.checked import Unfit, contents, refuse_damaged, refuse_foreign, telling
-from perdure.storage.sqlite.connection import COMPACTOR, open_beside
+from perdure.storage.sqlite.checked import (
+    Unfit,
+    contents,
+    refuse_foreign,
+    require_file,
+    require_full_check,
+    telling,
+)
+from perdure.storage.sqlite.connection import COMPACTOR, look, open_beside
 from perdure.storage.sqlite.log import FRAME_HEADER_BYTES
 from perdure.storage.sqlite.query import rows
 from perdure.storage.sqlite.statements import load
@@ -31,10 +38,12 @@ _REMEDY = "`perdure doctor` tells more; `perdure restore` brings a backup back."
 
 @dataclass(frozen=True)
 class Compacted:
-    """The size of the file before and after."""
+    """The size of the database before and after."""
 
     before_bytes: int
     after_bytes: int
+    later: bool
+    """Whether the new one is still in the log, so that the file has its old size."""
 
 
 def compact(path: Path) -> Compacted:
@@ -45,19 +54,22 @@ def compact(path: Path) -> Compacted:
     # Read by SQLite when it makes a temporary file. In the folder of the database there is room, as was checked, and
     # nobody else looks into it.
     os.environ["SQLITE_TMPDIR"] = str(path.absolute().parent)
-    if not path.is_file():
-        raise Unfit(f"There is no database {path}; name the data folder with --data.")
+    require_file(path)
+    with telling(path, _REMEDY):
+        # Before it is opened for writing: that alone would set the journal mode of what is not ours.
+        look(path, lambda connection: refuse_foreign(connection, path))
     with telling(path, _REMEDY), closing(open_beside(path, COMPACTOR)) as connection:
         refuse_foreign(connection, path)
-        refuse_damaged(connection, path, _REMEDY)
+        require_full_check(connection, path, _REMEDY)
         _refuse_full(connection, path)
         held = contents(connection)
-        before = _pages(connection, "page_count") * _pages(connection, "page_size")
+        before = _size(connection)
         _rebuild(connection, path)
         if (found := contents(connection)) != held:
             raise StorageDamaged(f"{path} holds {found} and held {held}. {_REMEDY}")
-    # Closed by now, as the last one, so the log has been moved into the file and is gone.
-    return Compacted(before, path.stat().st_size)
+        after = _size(connection)
+    # Whoever closes last moves the log into the file and takes it away. A backup or a doctor may be open still.
+    return Compacted(before, after, path.with_name(path.name + "-wal").exists())
 
 
 def needed_bytes(connection: apsw.Connection) -> int:
@@ -85,6 +97,10 @@ def _rebuild(connection: apsw.Connection, path: Path) -> None:
         ) from None
     except apsw.BusyError:
         raise Unfit(f"Another program has {path} open; the database is as it was. End that one first.") from None
+
+
+def _size(connection: apsw.Connection) -> int:
+    return _pages(connection, "page_count") * _pages(connection, "page_size")
 
 
 def _pages(connection: apsw.Connection, name: str) -> int:

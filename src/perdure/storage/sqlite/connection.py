@@ -10,6 +10,9 @@ from typing import TypeVar
 
 import apsw
 
+from perdure.storage.sqlite.faults import full
+from perdure.storage.sqlite.outside import refuse_orphaned_log
+
 T = TypeVar("T")
 
 LOG_SIZE_MAX_BYTES = 64 * 1024 * 1024
@@ -82,8 +85,11 @@ def open_writer(path: Path, vfs: str | None = None) -> apsw.Connection:
     try:
         _set(connection, WRITER_BUSY_MAX_MS, WRITER)
         sync_folder(path.parent)
-    except BaseException:
+    except BaseException as error:
+        no_room = full(error, connection)
         connection.close()
+        if no_room:
+            raise apsw.FullError(str(error)) from error
         raise
     return connection
 
@@ -119,6 +125,7 @@ def open_reader(path: Path, vfs: str | None = None) -> apsw.Connection:
 def open_beside(path: Path, pragmas: tuple[Pragma, ...] = BESIDE) -> apsw.Connection:
     """A connection of another process than the service's. It reads only, but is not read-only: one that is and closes
     last would leave the log behind. Signals are heard while a statement runs."""
+    refuse_orphaned_log(path)
     connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         connection.set_progress_handler(lambda: False, HEAR_SIGNALS_STEPS)
@@ -148,6 +155,7 @@ def look(path: Path, question: Callable[[apsw.Connection], T], vfs: str | None =
     A log that a crash has left can only be read with its index file; otherwise the file is read as if it stood on
     read-only media.
     """
+    refuse_orphaned_log(path)
     log = path.with_name(path.name + "-wal")
     how = "" if log.exists() and log.stat().st_size else "&immutable=1"
     flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI

@@ -8,16 +8,18 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 
 import apsw
 
 from perdure.domain.errors import StorageDamaged
 from perdure.domain.finding import Finding, note, ok, problem
-from perdure.storage.sqlite.checked import Unfit, faults, refuse_foreign, telling
+from perdure.storage.sqlite.checked import Unfit, faults, one_state, outlived, telling
 from perdure.storage.sqlite.compact import needed_bytes
 from perdure.storage.sqlite.connection import LOG_SIZE_MAX_BYTES, look, open_beside
-from perdure.storage.sqlite.migrate import shipped
+from perdure.storage.sqlite.migrate import changed, objection, shipped
+from perdure.storage.sqlite.outside import irregular, orphaned_log
 from perdure.storage.sqlite.query import certain, row, rows
 from perdure.storage.sqlite.statements import load
 from perdure.storage.sqlite.version import trusted
@@ -26,6 +28,7 @@ COMPACT_MIN_BYTES = 16 * 1024 * 1024
 COMPACT_MIN_SHARE = 0.25
 """Free pages below either are not worth the work: they are filled again."""
 OVERDUE_SECONDS = 600
+DAY_SECONDS = 24 * 3600
 
 _SHOWN = 3
 _RESTORE = (
@@ -47,17 +50,41 @@ def sqlite_finding(version: str | None = None) -> Finding:
     )
 
 
-def examine(path: Path, token: str | None, retention_seconds: float | None, *, served: bool) -> list[Finding]:
-    """Everything that there is to say of a database. Trouble of the file is a finding too. Without a retention there
-    is no age at which a finished response goes."""
+@dataclass(frozen=True)
+class Circumstances:
+    """What is known of a database from elsewhere. Without a retention there is no age at which a response goes."""
+
+    token: str | None
+    retention_seconds: float | None
+    served: bool
+    lost_log: Finding | None = None
+
+
+def barred(path: Path, *, served: bool) -> Finding | None:
+    """Why a database may not be opened, not even to look at it. Opens nothing.
+
+    A database that is gone or empty while it is served is another matter: the service still has it open.
+    """
+    if not served and (found := orphaned_log(path)):
+        what, mark, remedy = found.partition("; nothing was touched")
+        return problem("database", what + mark, f"{remedy.removeprefix('. ')}.")
+    for each in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm"))):
+        if found := irregular(each):
+            what, _, remedy = found.rpartition("; ")
+            return problem("database", what, f"{remedy[:1].upper()}{remedy[1:]}.")
+    return None
+
+
+def examine(path: Path, known: Circumstances) -> list[Finding]:
+    """Everything that there is to say of a database. Trouble of the file is a finding too."""
+    if found := barred(path, served=known.served):
+        return [found]
     if not path.is_file():
         return [note("database", f"there is no database {path.name} yet", "`perdure serve` makes it.")]
-    findings = [_log(path, served)]
+    findings = [known.lost_log or _log(path, known.served)]
     try:
         with telling(path, _RESTORE):
-            findings += _asked(
-                path, lambda connection: list(_findings(connection, path, token, retention_seconds)), served
-            )
+            findings += _asked(path, lambda connection: list(_findings(connection, path, known)), known)
     except StorageDamaged as error:
         findings.append(problem("integrity", error.message.removesuffix(f" {_RESTORE}"), _RESTORE))
     except Unfit as error:
@@ -71,50 +98,55 @@ def examine(path: Path, token: str | None, retention_seconds: float | None, *, s
     return findings
 
 
-def _asked(path: Path, question: Callable[[apsw.Connection], list[Finding]], served: bool) -> list[Finding]:
+def _asked(path: Path, question: Callable[[apsw.Connection], list[Finding]], known: Circumstances) -> list[Finding]:
     log = path.with_name(path.name + "-wal")
-    if not served and log.exists() and log.stat().st_size:
+    if known.lost_log or (not known.served and log.exists() and log.stat().st_size):
         return look(path, question)
     with closing(open_beside(path)) as connection:
         return question(connection)
 
 
-def _findings(
-    connection: apsw.Connection, path: Path, token: str | None, retention_seconds: float | None
-) -> Iterator[Finding]:
-    rows(connection, _sql["begin"])
-    try:
-        refuse_foreign(connection, path)
-    except Unfit as error:
-        yield problem("database", str(error), "Choose another data folder, or start the version that made it.")
-        return
-    yield _schema(connection)
-    yield _journal_mode(connection)
+def _findings(connection: apsw.Connection, path: Path, known: Circumstances) -> Iterator[Finding]:
+    with one_state(connection):
+        if found := objection(connection, path, shipped()):
+            yield problem("database", found.what, f"{found.remedy}.")
+        else:
+            yield from _of_ours(connection, known)
+
+
+def _of_ours(connection: apsw.Connection, known: Circumstances) -> Iterator[Finding]:
+    if known.lost_log is None:  # else it is read as if there had never been one
+        yield _journal_mode(connection)
+    damage: list[str] = []
     try:
         damage = faults(connection)
         if damage:
             yield problem("integrity", f"the database is damaged: {'; '.join(damage)}", _RESTORE)
         else:
             yield ok("integrity", "every page, index and reference is as it must be")
-        yield from _kept(connection, token, retention_seconds)
+        yield _schema(connection)
+        yield from _kept(connection, known)
         yield _free_pages(connection)
     except (apsw.CorruptError, apsw.NotADBError) as error:
-        yield problem("integrity", f"the database is damaged: {error}", _RESTORE)
-    rows(connection, _sql["end"])
+        if not damage:  # else it is told, and with more words
+            yield problem("integrity", f"the database is damaged: {error}", _RESTORE)
 
 
-def _kept(connection: apsw.Connection, token: str | None, retention_seconds: float | None) -> Iterator[Finding]:
+def _kept(connection: apsw.Connection, known: Circumstances) -> Iterator[Finding]:
     yield _tasks(connection)
     yield _queue(connection)
     yield _journals(connection)
-    yield _overdue(connection, retention_seconds)
+    yield _retention(connection, known)
     yield from _models(connection)
-    if token is not None:
-        yield _owner(connection, token)
+    if known.token is not None:
+        yield _owner(connection, known.token)
 
 
 def _schema(connection: apsw.Connection) -> Finding:
     schema, known = connection.pragma("user_version"), len(shipped())
+    if told := changed(connection, shipped()):
+        more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+        return problem("schema", f"another program has changed it: {', '.join(told[:_SHOWN])}{more}", _RESTORE)
     if schema < known:
         return note("schema", f"schema {schema}; this program has {known}", "The next `perdure serve` brings it up.")
     return ok("schema", f"schema {schema}, that of this program")
@@ -151,15 +183,28 @@ def _journals(connection: apsw.Connection) -> Finding:
     return problem("journals", f"events are missing, or the end is, of {', '.join(broken[:_SHOWN])}{more}", _RESTORE)
 
 
-def _overdue(connection: apsw.Connection, retention_seconds: float | None) -> Finding:
-    before = int((time.time() - OVERDUE_SECONDS) * 1_000_000)
-    outlived = None if retention_seconds is None else before - int(retention_seconds * 1_000_000)
-    if overdue := certain(connection, _sql["overdue"], {"before": before, "outlived_before": outlived}):
+def _retention(connection: apsw.Connection, known: Circumstances) -> Finding:
+    before = time.time() - (OVERDUE_SECONDS if known.served else 0)
+    due = certain(connection, _sql["due"], {"before": int(before * 1_000_000)})
+    age = known.retention_seconds
+    aged = 0 if age is None else outlived(connection, before - age)
+    if known.served and (due or aged):
         return note(
             "retention",
-            f"{overdue} finished and due to be removed, by the retention_days that this command was given",
+            f"{due + aged} finished and due to be removed, by the retention_days that this command was given",
             "A running service removes them within minutes.",
         )
+    if known.served:
+        return ok("retention", f"nothing waits to be removed for longer than {OVERDUE_SECONDS // 60} minutes")
+    if age is not None and aged:
+        return note(
+            "retention",
+            f"{aged} finished more than {age / DAY_SECONDS:g} days ago, and the next start removes them",
+            "PERDURE_RETENTION_DAYS=forever keeps them.",
+        )
+    if due:
+        message = f"deleted, or not to be stored, and still there: {due}"
+        return note("retention", message, "The next start removes that.")
     return ok("retention", "nothing waits to be removed")
 
 

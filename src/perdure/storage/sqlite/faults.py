@@ -27,12 +27,33 @@ _TROUBLE = (
 )
 
 
+def is_damage(error: BaseException) -> bool:
+    """Whether the file is not whole. Nothing may be written from then on."""
+    return isinstance(error, (*_DAMAGE, StorageDamaged))
+
+
 def translated(error: Exception, connection: apsw.Connection) -> Exception:
-    """The error as the callers of a store know it."""
+    """The error of a write as the callers of a store know it."""
     found = _translated(error, connection)
     if found is not error:
         found.__cause__ = error
     return found
+
+
+def unread(error: Exception, connection: apsw.Connection) -> Exception:
+    """The error of a read as the callers of a store know it: whatever refused it, it failed, and was no write."""
+    found = translated(error, connection)
+    if is_damage(found) or not isinstance(found, (StorageFull, StorageFailed)):
+        return found
+    failure = StorageFailed("The database could not be read. Try again; the log says why.")
+    failure.__cause__ = error
+    return failure
+
+
+def full(error: BaseException, connection: apsw.Connection) -> bool:
+    """Whether the disk has no room. SQLite says so of writes; for the rest, ask before the connection is closed."""
+    refused = isinstance(error, (apsw.IOError, apsw.CantOpenError)) and _no_room(connection)
+    return isinstance(error, apsw.FullError) or refused
 
 
 def _translated(error: Exception, connection: apsw.Connection) -> Exception:
@@ -64,6 +85,12 @@ def refusal(error: apsw.Error, path: Path) -> PerdureError:
     """The one line for a database that cannot be opened."""
     if isinstance(error, _DAMAGE):
         return damaged_at_start(path, str(error))
+    if isinstance(error, (apsw.BusyError, apsw.LockedError)):
+        return RefusedToStart(
+            f"{path} cannot be opened ({error}): another program holds it locked; end that one, then start again"
+        )
+    if isinstance(error, apsw.FullError):
+        return RefusedToStart(f"{path} cannot be opened ({error}): the disk is full; free some space on it")
     return RefusedToStart(f"{path} cannot be opened ({error}); check the folder's permissions and free space")
 
 

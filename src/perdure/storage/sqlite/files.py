@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from perdure.storage.sqlite.connection import sync_folder
@@ -23,6 +24,7 @@ _HERE = -100  # AT_FDCWD: the paths are looked up as any other call looks them u
 _NO_REPLACE_LINUX = 1
 _NO_REPLACE_MACOS = 4
 _NOT_KNOWN = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP})
+_NOT_ALLOWED = _NOT_KNOWN | {errno.EACCES, errno.EPERM}
 
 
 def make_private(path: Path) -> None:
@@ -41,14 +43,28 @@ def force(path: Path) -> None:
         os.close(descriptor)
 
 
-def publish(part: Path, target: Path) -> None:
-    """Give a finished file its name, for good, unless the name is taken. Raises `FileExistsError`.
+def names_forced(folder: Path) -> bool:
+    """Have the names in a folder on the disk; False where the folder or its file system does not allow that."""
+    try:
+        sync_folder(folder)
+    except OSError as error:
+        if error.errno not in _NOT_ALLOWED:
+            raise
+        return False
+    return True
+
+
+def publish(part: Path, target: Path) -> bool:
+    """Give a finished file its name, unless the name is taken. Raises `FileExistsError`, `OSError`; then it has not
+    got it. Returns whether the name is known to be on the disk.
 
     Whoever ends half way leaves no file of that name or a whole one, also where there are no hard links, as on FAT.
     """
     if not renamed(part, target):
         linked(part, target)
-    sync_folder(target.parent)
+    with suppress(OSError):  # the file is there, whatever comes now
+        return names_forced(target.parent)
+    return False
 
 
 def renamed(part: Path, target: Path) -> bool:

@@ -9,7 +9,8 @@ A log that starts anew is written over from its beginning, and behind that the o
 file. So before a purge the log is moved, and the limit of its size is set to nothing: the purge's commit starts the
 log anew, and SQLite cuts the file behind it. What a purge itself writes are pages that were wiped; they are moved
 into the database at once. No reader and no writer is made to wait. A reader that needs the old pages keeps them as
-long as it needs them, and the commits after it try again.
+long as it needs them, and the commits after it try again; while nobody commits, the minute's look makes one
+(`upkeep`).
 """
 
 import logging
@@ -41,9 +42,14 @@ class Log:
         self._page_bytes = int(str(connection.pragma("page_size")))
         self._cutting = False
         self._moving = False
-        self._told = False
+        self._refused = False
         connection.set_wal_hook(self._note)
         self._have_cut()
+
+    @property
+    def owes_cut(self) -> bool:
+        """Whether what was purged may still stand in the log, since a reader needed it or the disk refused."""
+        return self._cutting
 
     @property
     def is_due(self) -> bool:
@@ -57,11 +63,12 @@ class Log:
             ((_, pages, moved),) = rows(self._connection, "PRAGMA wal_checkpoint(PASSIVE)")
         except apsw.Error as error:
             # Nothing is lost: the log holds it all, and the next commit brings the next attempt.
-            if not self._told and not in_trouble:
-                _log.warning("the log of %d pages could not be moved into the database: %s", self.pages, error)
-            self._told = True
+            if not self._refused and not in_trouble:
+                which = f"the log of {self.pages} pages" if self.pages else "the log"
+                _log.warning("%s could not be moved into the database: %s", which, error)
+            self._refused = True
         else:
-            self._told = False
+            self._refused = False
             self.pages, self._moving = pages, moved < pages and self._moving
 
     def cut(self) -> None:
@@ -73,7 +80,7 @@ class Log:
         """Have the commit that starts the log anew cut off the rest of its file: the very next one, if no reader
         needs the log."""
         self.shorten()
-        if self.pages:
+        if self.pages or self._refused:  # refused at a start, its length is not known
             self._cutting = True
             self._connection.pragma("journal_size_limit", 0)
 

@@ -9,24 +9,28 @@ A database that this program must not touch is recognised before it is opened fo
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 import apsw
 
 from perdure.domain.errors import RefusedToStart
 from perdure.storage.sqlite.connection import look
-from perdure.storage.sqlite.query import rows, value
+from perdure.storage.sqlite.query import certain, rows
 from perdure.storage.sqlite.statements import load
 
 APPLICATION_ID = 0x50524452
 """Marks the file as ours ("PRDR"); `file` and other tools show it."""
 
+ANOTHER_FOLDER = "another data folder"
+
 _sql = load("migrate")
 _BEGIN, _COMMIT, _ROLLBACK = _sql["begin"], _sql["commit"], _sql["rollback"]
 _KEEP_HISTORY, _NOTE, _HISTORY, _OBJECTS = _sql["keep_history"], _sql["note"], _sql["history"], _sql["objects"]
+_SCHEMA, _CONFIGURED = _sql["schema"], _sql["configured"]
 _FILE_NAME = re.compile(r"^(\d{4})_([a-z0-9_]+)\.sql$")
 
 
@@ -57,44 +61,100 @@ def shipped() -> tuple[Migration, ...]:
     return tuple(found)
 
 
+class Objection(NamedTuple):
+    """What speaks against a database, and what helps."""
+
+    what: str
+    remedy: str
+
+
 def refuse_unfit(path: Path, migrations: Sequence[Migration], vfs: str | None = None) -> None:
-    """Raise `RefusedToStart` for a file that is not ours, is newer, or was made by other migrations. Reads only."""
-    if path.exists() and path.stat().st_size:
-        look(path, _checker(path, migrations), vfs)
+    """Raise `RefusedToStart` for a file that is not ours, newer, or not as our migrations made it. Reads only."""
+
+    def ask(connection: apsw.Connection) -> Objection | None:
+        if not connection.pragma("user_version") and not certain(connection, _OBJECTS):
+            return None
+        if found := objection(connection, path, migrations):
+            return found
+        found = changed(connection, migrations)
+        return _by_another(f"{path} was changed by another program: {found[0]}", ANOTHER_FOLDER) if found else None
+
+    if path.exists() and path.stat().st_size and (found := look(path, ask, vfs)):
+        raise RefusedToStart(f"{found.what}; it was left as it is. {found.remedy}.")
+
+
+def objection(
+    connection: apsw.Connection, path: Path, migrations: Sequence[Migration], instead: str = ANOTHER_FOLDER
+) -> Objection | None:
+    """Why this program must not touch a database: one that is not ours, is newer, or was made by other migrations."""
+    if connection.pragma("application_id") != APPLICATION_ID or not certain(connection, _OBJECTS):
+        return Objection(f"{path} is not a database of Perdure", f"Choose {instead}")
+    version, known = connection.pragma("user_version"), len(migrations)
+    if version > known:
+        return Objection(
+            f"{path} was written by a newer Perdure (schema {version}, this one knows {known})",
+            f"Use the version that made it, or choose {instead}",
+        )
+    checksums = {migration.version: migration.checksum for migration in migrations}
+    history = _history(connection)
+    for number, name, checksum in history:
+        if checksums.get(number) != checksum:
+            return Objection(
+                f"migration {number} ({name}) is not the one that made {path}: files of the program were changed, or "
+                "another build made it",
+                f"Install Perdure anew, in the version that made it, or choose {instead}",
+            )
+    if [number for number, _, _ in history] != list(range(1, version + 1)):
+        return _by_another(
+            f"{path} was changed by another program: it says schema {version}, and its list of migrations has "
+            f"{len(history)}",
+            instead,
+        )
+    return None
+
+
+def changed(connection: apsw.Connection, migrations: Sequence[Migration]) -> list[str]:
+    """What is missing or altered of the schema, in words, in a database that `objection` has nothing against.
+
+    What others have added is let be. Without one of our triggers or indexes, promises would be broken in silence.
+    """
+    made = apsw.Connection(":memory:")
+    try:
+        migrate(made, migrations[: connection.pragma("user_version")])
+        expected = _schema(made)
+    finally:
+        made.close()
+    found = _schema(connection)
+    told = [
+        f"the {kind} {name} {'is not as it was made' if (kind, name) in found else 'is missing'}"
+        for (kind, name), sql in expected.items()
+        if found.get((kind, name)) != sql
+    ]
+    if not told and ("table", "service_config") in expected and certain(connection, _CONFIGURED) != 1:
+        told.append("the row of service_config is missing")
+    return told
+
+
+def _schema(connection: apsw.Connection) -> dict[tuple[str, str], str]:
+    return {(kind, name): sql for kind, name, sql in rows(connection, _SCHEMA)}
+
+
+def _history(connection: apsw.Connection) -> list[tuple[int, str, str]]:
+    try:
+        return rows(connection, _HISTORY)
+    except apsw.SQLError:  # there is no such table, or not with these columns
+        return []
+
+
+def _by_another(what: str, instead: str) -> Objection:
+    back = ", and bring a backup back there with `perdure restore FILE`" if instead == ANOTHER_FOLDER else ""
+    return Objection(what, f"Choose {instead}{back}")
 
 
 def migrate(connection: apsw.Connection, migrations: Sequence[Migration]) -> None:
     """Make what is missing."""
     while _make_next(connection, migrations):
         pass
-
-
-def _checker(path: Path, migrations: Sequence[Migration]) -> Callable[[apsw.Connection], None]:
-    def check(connection: apsw.Connection) -> None:
-        version = connection.pragma("user_version")
-        ours = connection.pragma("application_id") == APPLICATION_ID
-        if not ours and (version or value(connection, _OBJECTS)):
-            raise RefusedToStart(
-                f"{path} is not a database of Perdure; it was left as it is. Choose another data folder"
-            )
-        if version > len(migrations):
-            raise RefusedToStart(
-                f"{path} was written by a newer Perdure (schema {version}, this one knows {len(migrations)}); it was "
-                "left as it is. Start that version, or choose another data folder"
-            )
-        if ours:
-            _check_history(connection, migrations)
-
-    return check
-
-
-def _check_history(connection: apsw.Connection, migrations: Sequence[Migration]) -> None:
-    for version, name, checksum in rows(connection, _HISTORY):
-        if migrations[version - 1].checksum != checksum:
-            raise RefusedToStart(
-                f"migration {version} ({name}) is not the one that made this database: files of the program were "
-                "changed. Install Perdure anew; the database was left as it is"
-            )
 
 
 def _make_next(connection: apsw.Connection, migrations: Sequence[Migration]) -> bool:

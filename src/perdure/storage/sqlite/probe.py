@@ -14,7 +14,7 @@ import apsw
 
 from perdure.domain.errors import StorageFailed, Unavailable
 from perdure.storage.sqlite.connection import open_reader
-from perdure.storage.sqlite.faults import translated
+from perdure.storage.sqlite.faults import unread
 
 _GENERATION_BYTES = 16
 
@@ -40,7 +40,7 @@ class Probe:
             # what all clients hold (V6).
             counter = self._anew()
         except apsw.Error as error:
-            raise translated(error, self._connection) from error
+            raise unread(error, self._connection) from error
         return f"{self._generation}.{counter}"
 
     def close(self) -> None:

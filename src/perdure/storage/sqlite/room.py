@@ -1,32 +1,53 @@
-"""The largest size of the database file, where there is a bound.
+"""The size of the database from which on nothing new is accepted, where there is such a bound.
 
-SQLite refuses what would need a page beyond it, as a full disk does: whoever writes is told `storage_full`, texts
-under way are held, and pages that a purge frees are used again. The log beside the file is not counted; it is moved
-into the file as it goes.
+It is a bound of admission. What was accepted before goes on to its end, whatever the size: were the file itself
+bounded, texts under way would have nothing to end with, and a start could not settle what was left. The log beside
+the file is not counted; it is moved into the file as it goes.
 """
+
+import logging
 
 import apsw
 
-ROOM_MIN_BYTES = 1024 * 1024
-"""A database that has refused a write is called full until it has so much room again."""
+from perdure.domain.errors import StorageFull
+
+AT_THE_BOUND = (
+    "The database has reached database_max_bytes. New work is refused until responses are deleted or go by their "
+    "age; what was accepted goes on."
+)
+
+_log = logging.getLogger(__name__)
 
 
-def limit(connection: apsw.Connection, bytes_max: int | None) -> None:
-    """Let the file grow so far and no further. One that is larger stays as it is: only what is free in it is used."""
-    if bytes_max is not None:
-        connection.pragma("max_page_count", max(1, bytes_max // _page_bytes(connection)))
+class Room:
+    """Asks a connection that reads. `bytes_max` is the bound; None is none."""
 
+    def __init__(self, reader: apsw.Connection, bytes_max: int | None) -> None:
+        self._reader = reader
+        self._bytes_max = bytes_max
+        self._told_full = False
 
-def has_room(connection: apsw.Connection, bytes_max: int | None) -> bool:
-    """Whether there is room for more than a few small writes."""
-    if bytes_max is None:
-        return True
-    try:
-        used = int(str(connection.pragma("page_count"))) - int(str(connection.pragma("freelist_count")))
-        return used * _page_bytes(connection) + ROOM_MIN_BYTES <= bytes_max
-    except apsw.Error:  # it was asked after a write that went well, and that is what counts
-        return True
+    @property
+    def is_full(self) -> bool:
+        """Whether there is as much in the database as there may be. Free pages do not count: they are used again."""
+        if self._bytes_max is None:
+            return False
+        try:
+            pages = self._ask("page_count") - self._ask("freelist_count")
+            return pages * self._ask("page_size") >= self._bytes_max
+        except apsw.Error:  # a database that cannot be asked has worse to tell, and does so elsewhere
+            return False
 
+    def require(self) -> None:
+        """Raise `StorageFull` where there is none. When that begins and when it ends it is told, once each."""
+        full = self.is_full
+        if full != self._told_full:
+            self._told_full = full
+            _log.warning(
+                AT_THE_BOUND if full else "The database is below database_max_bytes again; new work is accepted."
+            )
+        if full:
+            raise StorageFull(AT_THE_BOUND)
 
-def _page_bytes(connection: apsw.Connection) -> int:
-    return int(str(connection.pragma("page_size")))
+    def _ask(self, pragma: str) -> int:
+        return int(str(self._reader.pragma(pragma)))

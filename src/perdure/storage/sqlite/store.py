@@ -12,7 +12,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import apsw
 
-from perdure.domain.errors import Unavailable
+from perdure.domain.errors import StorageFailed, StorageFull, Unavailable
 from perdure.domain.events import Event
 from perdure.domain.lifecycle import Status
 from perdure.domain.model import ModelCard
@@ -22,16 +22,16 @@ from perdure.ports.ambient import Clock
 from perdure.ports.storage import Attempt, Change, Condition, NewTask, TaskRecord
 from perdure.storage.sqlite import events, lists, service, tasks
 from perdure.storage.sqlite.connection import enforce_references, open_reader, open_writer
-from perdure.storage.sqlite.faults import refusal, translated
+from perdure.storage.sqlite.faults import full, is_damage, refusal, unread
 from perdure.storage.sqlite.migrate import Migration, migrate, refuse_unfit, shipped
+from perdure.storage.sqlite.outside import refuse_from_outside
 from perdure.storage.sqlite.place import watch
 from perdure.storage.sqlite.probe import Probe, open_probe
-from perdure.storage.sqlite.room import has_room, limit
-from perdure.storage.sqlite.trouble import Refusal
+from perdure.storage.sqlite.room import AT_THE_BOUND, Room
 from perdure.storage.sqlite.upkeep import Pause, Upkeep
 from perdure.storage.sqlite.version import refuse_faulty
-from perdure.storage.sqlite.whole import refuse_damaged
-from perdure.storage.sqlite.writer import Writer
+from perdure.storage.sqlite.whole import require_quick_check
+from perdure.storage.sqlite.writer import Writer, close
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -40,11 +40,12 @@ P = ParamSpec("P")
 class SqliteStore:
     """Everything that is kept, in one file. The contract of each method stands at `Store`."""
 
-    def __init__(self, writer: Writer, reader: apsw.Connection, probe: Probe, upkeep: Upkeep) -> None:
+    def __init__(self, writer: Writer, reader: apsw.Connection, probe: Probe, upkeep: Upkeep, room: Room) -> None:
         self._writer = writer
         self._reader = reader
         self._probe = probe
         self._upkeep = upkeep
+        self._room = room
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
@@ -61,7 +62,7 @@ class SqliteStore:
         """Open or make the database, bring its schema up to date, and begin its upkeep.
 
         Raises `RefusedToStart` where that cannot be done, `StorageDamaged` for a file that is not whole; one that is
-        not fit is left as it is. `bytes_max` is the largest size of the file. `vfs` names one of SQLite's doors to
+        not fit is left as it is. From `bytes_max` on no new task is accepted. `vfs` names one of SQLite's doors to
         the operating system, for tests that make the disk fail; `clock` and `pause` are the upkeep's. One process at
         a time: the caller holds the lock of the data folder.
         """
@@ -70,11 +71,10 @@ class SqliteStore:
         upkeep = Upkeep(writer, clock, pause)
         try:
             schema = shipped() if migrations is None else migrations
-            await writer.start(partial(_prepare, path, vfs, schema, bytes_max))
+            await writer.start(partial(_prepare, path, vfs, schema))
             await upkeep.start(path, vfs)
             reader, probe = _readers(path, vfs)
-            writer.trouble.has_room = partial(has_room, reader, bytes_max)
-            return cls(writer, reader, probe, upkeep)
+            return cls(writer, reader, probe, upkeep, Room(reader, bytes_max))
         except BaseException as error:
             await upkeep.close()
             await writer.close()
@@ -94,6 +94,7 @@ class SqliteStore:
 
     async def submit(self, new: NewTask, queue_max: int) -> None:
         """Keep a new task."""
+        self._room.require()
         await self._write(tasks.submit, new, queue_max)
 
     async def apply(self, change: Change) -> None:
@@ -199,16 +200,19 @@ class SqliteStore:
     def condition(self) -> Condition:
         """How the store stands."""
         writer = self._writer
+        trouble, reason = writer.trouble.code, writer.trouble.reason
+        if trouble is None and self._room.is_full:
+            trouble, reason = StorageFull.code, AT_THE_BOUND
         return Condition(
             engine=f"SQLite {apsw.sqlite_lib_version()}",
-            trouble=writer.trouble.code,
-            reason=writer.trouble.reason,
+            trouble=trouble,
+            reason=reason,
             commits=writer.commits,
             writes=writer.tally.writes,
             writes_refused=writer.tally.refused,
-            waits=writer.tally.waits,
-            waited_seconds=writer.tally.waited_seconds,
-            log=self._upkeep.condition(),
+            write_waits=writer.tally.waits,
+            write_wait_seconds_sum=writer.tally.waited_seconds,
+            wal=self._upkeep.condition(),
         )
 
     # How.
@@ -224,9 +228,9 @@ class SqliteStore:
         try:
             return question(self._reader, *args, **kwargs)
         except apsw.Error as error:
-            failure = translated(error, self._reader)
-            if isinstance(failure, Refusal):
-                self._writer.trouble.met(failure)
+            failure = unread(error, self._reader)
+            if isinstance(failure, StorageFailed):
+                self._writer.trouble.unread(failure)
             raise failure from error
 
     async def _close(self) -> None:
@@ -246,17 +250,20 @@ def _readers(path: Path, vfs: str | None) -> tuple[apsw.Connection, Probe]:
         raise
 
 
-def _prepare(path: Path, vfs: str | None, migrations: Sequence[Migration], bytes_max: int | None) -> apsw.Connection:
+def _prepare(path: Path, vfs: str | None, migrations: Sequence[Migration]) -> apsw.Connection:
     """The writer's connection to a database whose schema is this program's."""
+    refuse_from_outside(path)
     refuse_unfit(path, migrations, vfs)
     connection = open_writer(path, vfs)
     try:
-        refuse_damaged(connection)
+        require_quick_check(connection)
         migrate(connection, migrations)
         enforce_references(connection)
-        limit(connection, bytes_max)
         watch(connection)
-    except BaseException:
-        connection.close()
+    except BaseException as error:
+        no_room = full(error, connection)
+        close(connection, as_it_is=is_damage(error))
+        if no_room:
+            raise apsw.FullError(str(error)) from error
         raise
     return connection

@@ -53,8 +53,7 @@ def submit(connection: apsw.Connection, new: NewTask, queue_max: int) -> None:
         raise QueueFull(f"{queue_max} tasks wait already; try again later.")
     rows(connection, _INSERT_TASK, _task_columns(new))
     task_id = connection.last_insert_rowid()
-    large = {"request": new.request.decode(), "received": new.received.decode(), "prompt": packed(new.prompt)}
-    rows(connection, _INSERT_RESPONSE, {"id": task_id, **large})
+    rows(connection, _INSERT_RESPONSE, (task_id, new.request.decode(), new.received.decode(), packed(new.prompt)))
     events.append(connection, task_id, 0, new.events)
 
 
@@ -151,20 +150,21 @@ def record(columns: tuple[Any, ...]) -> TaskRecord:
 # How.
 
 
-def _task_columns(new: NewTask) -> dict[str, Any]:
-    return {
-        "ident": new.ident,
-        "client_id": new.client_id,
-        "model": new.model,
-        "on_restart": new.on_restart,
-        "background": new.background,
-        "stored": new.stored,
-        "exact": new.exact,
-        "next_seq": len(new.events),
-        "prompt_tokens": len(new.prompt),
-        "tokens_max": new.tokens_max,
-        "created_at": new.created_at,
-    }
+def _task_columns(new: NewTask) -> tuple[str | int, ...]:
+    """In the order of `insert_task`."""
+    return (
+        new.ident,
+        new.client_id,
+        new.model,
+        new.on_restart,
+        new.background,
+        new.stored,
+        new.exact,
+        len(new.events),
+        len(new.prompt),
+        new.tokens_max,
+        new.created_at,
+    )
 
 
 def _purge_one(connection: apsw.Connection, task_id: int) -> tuple[str, int] | None:

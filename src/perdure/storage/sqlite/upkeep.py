@@ -2,7 +2,7 @@
 
 The writer shortens the log by itself after so many pages (`log`), and that is what bounds it. The minute adds what
 commits cannot do: a quiet service moves its log too, a log that somebody holds is noticed, and a file that was once
-above its limit gets short again although nobody writes.
+above its limit, or that still has what was purged while a reader held it, is cut although nobody writes.
 
 Each look runs on the writer's thread, so that it never runs beside a commit, and over a connection of its own, so
 that it can be interrupted. Only PASSIVE, which makes nobody wait: the other modes wait for readers and writers, and
@@ -21,11 +21,11 @@ import apsw
 from perdure.domain.errors import Unavailable
 from perdure.engine.wakeups import wait_for
 from perdure.ports.ambient import Clock
-from perdure.ports.storage import LogCondition
+from perdure.ports.storage import WalCondition
 from perdure.storage.sqlite.connection import LOG_SIZE_MAX_BYTES, open_checkpointer
 from perdure.storage.sqlite.log_watch import LogWatch
 from perdure.storage.sqlite.query import rows
-from perdure.storage.sqlite.writer import Writer, touch
+from perdure.storage.sqlite.writer import Writer
 
 UPKEEP_SECONDS = 60.0
 INTERRUPT_SECONDS = 0.05
@@ -110,20 +110,20 @@ class Upkeep:
             await asyncio.wait((self._loop,), timeout=INTERRUPT_SECONDS)
         await self._writer.aside(checkpoint.close)
 
-    def condition(self) -> LogCondition:
+    def condition(self) -> WalCondition:
         """How the log stands."""
         watch = self._watch
-        return LogCondition(
+        return WalCondition(
             state=watch.state,
             pages=watch.pages,
-            moved_pages=watch.moved,
+            checkpointed_pages=watch.moved,
             limit_pages=watch.limit_pages,
             size_bytes=self._size(),
             size_limit_bytes=LOG_SIZE_MAX_BYTES,
-            checked_at=self._checked_at,
-            checks=self._checks,
-            checks_failed=self._failed,
-            checks_unmeasured=watch.unmeasured,
+            last_checkpoint_at=self._checked_at,
+            checkpoints=self._checks,
+            checkpoints_failed=self._failed,
+            checkpoints_unmeasured=watch.unmeasured,
         )
 
     async def _serve(self, checkpoint: Checkpoint) -> None:
@@ -145,6 +145,8 @@ class Upkeep:
             checkpoint.interrupt()  # also when the loop is cancelled: nothing waits for its result any more
 
     async def _round(self, checkpoint: Checkpoint) -> None:
+        if self._writer.trouble.is_damaged:
+            return
         answer = await self._writer.aside(checkpoint.run)
         if answer is None:
             return
@@ -153,10 +155,11 @@ class Upkeep:
             self._checked_at = self._clock.now()
         for line in self._watch.look(*answer):
             _log.log(line.level, line.text)
-        if min(answer) >= 0 and self._watch.is_whole and self._size() > LOG_SIZE_MAX_BYTES:
-            # The log stays as long as it was until the next write starts it anew, and on a quiet service there is
-            # none. So one is made, which changes nothing; it moves the version, and therefore only in this state.
-            await self._writer.write(touch, purges=True)
+        is_long = self._size() > LOG_SIZE_MAX_BYTES
+        if min(answer) >= 0 and self._watch.is_whole and (is_long or self._writer.owes_cut):
+            # The log stays as it was until the next write starts it anew, and on a quiet service there is none. So
+            # one is made, which changes nothing; it moves the version, and therefore only in these states.
+            await self._writer.touch()
 
     def _size(self) -> int:
         try:

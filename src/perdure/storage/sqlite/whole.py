@@ -15,7 +15,7 @@ CHECKED_MAX_BYTES = 16 * 1024 * 1024
 """A check of so much takes about 0.1 s of processor time."""
 
 
-def refuse_damaged(connection: apsw.Connection) -> None:
+def require_quick_check(connection: apsw.Connection) -> None:
     """Raise `StorageDamaged` for a database that is not whole, if it is small enough to be checked."""
     size = int(str(connection.pragma("page_count"))) * int(str(connection.pragma("page_size")))
     if size > CHECKED_MAX_BYTES:

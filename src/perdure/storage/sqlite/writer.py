@@ -11,6 +11,7 @@ makes the next one. Nobody waits for a timer: an idle writer starts at once.
   time. Where one fails half way, the whole batch is rolled back and made again, with a savepoint each.
 * Futures resolve after the commit, never before it.
 * A caller who is cancelled only stops waiting. His operation belongs to a batch with others and is made.
+* Once damage was found nothing more is made: what shares the batch that meets it is undone, what waits is refused.
 * When there is no room for a batch, its operations are tried again one by one, so that one who asks for more than
   there is does not take the others with him. What fails alone has failed.
 """
@@ -23,13 +24,14 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
 
 from perdure.domain.errors import StorageFailed, StorageFull, Unavailable
-from perdure.storage.sqlite.faults import translated
+from perdure.storage.sqlite.faults import damaged, is_damage, translated
 from perdure.storage.sqlite.log import Log
 from perdure.storage.sqlite.query import rows
 from perdure.storage.sqlite.statements import load
@@ -40,8 +42,8 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Operation = Callable[[apsw.Connection], Any]
-Waiting = tuple[Operation, asyncio.Future[Any], float]
-"""An operation, who waits for it, and since when."""
+Waiting = tuple[Operation, asyncio.Future[Any], float | None]
+"""An operation, who waits for it, and since when; None for the store's own writes, which are not counted."""
 
 BATCH_MAX_OPERATIONS = 256
 CUT_SECONDS = 1.0
@@ -88,6 +90,11 @@ class Writer:
         """How many were made, the store's own included."""
         return 0 if self._log is None else self._log.commits
 
+    @property
+    def owes_cut(self) -> bool:
+        """Whether the log may still hold what was purged, and waits for a commit that cuts it."""
+        return self._log is not None and self._log.owes_cut
+
     async def start(self, connect: Callable[[], apsw.Connection]) -> None:
         """Open the connection, on the thread."""
         try:
@@ -108,7 +115,14 @@ class Writer:
             raise Unavailable("The store is closed.")
         self.trouble.check()
         self._purges = self._purges or purges
-        return await self._hand_over(operation)
+        return await self._hand_over(operation, time.monotonic())
+
+    async def touch(self) -> None:
+        """Make a commit of the store's own that changes nothing, but cuts the log."""
+        if self._closed:
+            raise Unavailable("The store is closed.")
+        self._purges = True
+        await self._hand_over(_touch, None)
 
     async def aside(self, job: Callable[[], T]) -> T:
         """Run something on the thread, between two commits. Not after `close`."""
@@ -122,13 +136,15 @@ class Writer:
             self._cut_later.cancel()  # closing removes the whole log
         await self._idle.wait()
         if self._connection is not None:
-            await self._loop.run_in_executor(self._thread, _close, self._connection)
+            await self._loop.run_in_executor(
+                self._thread, partial(leave, self._connection, as_it_is=self.trouble.is_damaged)
+            )
             self._connection = None
         self._thread.shutdown()
 
-    def _hand_over(self, operation: Callable[[apsw.Connection], T]) -> "asyncio.Future[T]":
+    def _hand_over(self, operation: Callable[[apsw.Connection], T], since: float | None) -> "asyncio.Future[T]":
         done: asyncio.Future[T] = self._loop.create_future()
-        self._waiting.append((operation, done, time.monotonic()))
+        self._waiting.append((operation, done, since))
         if self._idle.is_set():
             self._idle.clear()
             # Not at once: whoever else is about to write in this turn of the loop comes along.
@@ -138,12 +154,16 @@ class Writer:
     def _try_again(self) -> None:
         """See whether the disk takes writes again; nobody waits for this one."""
         if not self._closed:
-            self._hand_over(_bury).add_done_callback(asyncio.Future.exception)
+            self._hand_over(_bury, None).add_done_callback(asyncio.Future.exception)
 
     def _next_batch(self) -> None:
         batch, self._waiting = self._waiting[:BATCH_MAX_OPERATIONS], self._waiting[BATCH_MAX_OPERATIONS:]
         if not batch or self._connection is None:
             self._idle.set()
+            return
+        if self.trouble.is_damaged:
+            outcomes = [Outcome(error=damaged()) for _ in batch]
+            self._loop.call_soon(self._deliver, batch, outcomes)
             return
         operations = [operation for operation, _, _ in batch]
         if self._purges and self._log is not None:
@@ -164,7 +184,7 @@ class Writer:
         """See to it that there is a commit to cut the log; nobody waits for this one."""
         self._cut_later = None
         if self._purges and not self._closed:
-            self._hand_over(touch).add_done_callback(asyncio.Future.exception)
+            self._hand_over(_touch, None).add_done_callback(asyncio.Future.exception)
 
     def _make(self, connection: apsw.Connection, operations: Sequence[Operation], batch: Sequence[Waiting]) -> None:
         """Make a batch, on the thread. Whatever goes wrong, the callers are told and the next batch is made."""
@@ -184,16 +204,19 @@ class Writer:
                 done.set_result(outcome.value)
             else:
                 done.set_exception(outcome.error)
-        if self._log is not None and (full or self._log.is_due):  # moving the log gives its room back
+        due = full or (self._log is not None and self._log.is_due)  # moving the log gives its room back
+        if self._log is not None and due and not self.trouble.is_damaged:
             self._thread.submit(self._log.shorten, self.trouble.code is not None)
         self._next_batch()
 
     def _note(self, batch: Sequence[Waiting], outcomes: Sequence[Outcome]) -> bool:
         """Keep count, and watch the state of the disk; whether it is full."""
-        made = [since for (_, _, since), outcome in zip(batch, outcomes, strict=True) if outcome.error is None]
-        refusals = [outcome.error for outcome in outcomes if isinstance(outcome.error, Refusal)]
-        self.tally.add(made, time.monotonic(), len(refusals))
-        self.trouble.delivered(refusals, made=bool(made))
+        errors = [outcome.error for outcome in outcomes]
+        counted = [(since, error) for (_, _, since), error in zip(batch, errors, strict=True) if since is not None]
+        made = [since for since, error in counted if error is None]
+        self.tally.add(made, time.monotonic(), sum(isinstance(error, Refusal) for _, error in counted))
+        refusals = [error for error in errors if isinstance(error, Refusal)]
+        self.trouble.delivered(refusals, made=None in errors)
         return any(isinstance(error, StorageFull) for error in refusals)
 
 
@@ -241,21 +264,27 @@ def _committed(
     except _HalfDoneError:
         _roll_back(connection)
         raise
-    except BaseException:
+    except BaseException as error:
         _roll_back(connection)
-        _bury_at_once(connection)
+        if not is_damage(error):
+            _bury_at_once(connection)
         raise
     return outcomes
 
 
 def _attempt(connection: apsw.Connection, operation: Operation) -> Outcome:
-    """Make an operation that, if it fails, has changed nothing. Raises `_HalfDoneError` where it has."""
+    """Make an operation that, if it fails, has changed nothing. Raises `_HalfDoneError` where it has.
+
+    What it has changed are rows: SQLite counts those, and nothing else. So an operation that may fail must not change
+    the schema before that, nor set a pragma that is kept in the file: that would stay, although it is told a failure.
+    """
     before = connection.total_changes()
     try:
         return Outcome(operation(connection))
     except Exception as error:
-        if not connection.in_transaction:
-            # A fault of the disk, at which SQLite has given up everything that the batch has done so far.
+        if not connection.in_transaction or is_damage(error):
+            # A fault of the disk, at which SQLite has given up everything that the batch has done so far; or damage,
+            # after which nothing of it may be written.
             raise
         if connection.total_changes() != before:
             raise _HalfDoneError from error
@@ -268,7 +297,7 @@ def _attempt_apart(connection: apsw.Connection, operation: Operation) -> Outcome
     try:
         outcome = Outcome(operation(connection))
     except Exception as error:
-        if not connection.in_transaction:
+        if not connection.in_transaction or is_damage(error):
             raise
         outcome = Outcome(error=translated(error, connection))
         rows(connection, _UNDO)
@@ -276,7 +305,7 @@ def _attempt_apart(connection: apsw.Connection, operation: Operation) -> Outcome
     return outcome
 
 
-def touch(connection: apsw.Connection) -> None:
+def _touch(connection: apsw.Connection) -> None:
     """Write a page as it is: a commit that changes nothing."""
     connection.pragma("application_id", connection.pragma("application_id"))
 
@@ -297,12 +326,32 @@ def _bury_at_once(connection: apsw.Connection) -> None:
         _roll_back(connection)
 
 
-def _close(connection: apsw.Connection) -> None:
+def leave(connection: apsw.Connection, *, as_it_is: bool) -> None:
+    """Close it at an orderly stop, and tell of a log that stays: whoever then copies the file alone loses what is in
+    it."""
+    path, log = Path(connection.filename), Path(connection.filename_wal)
+    if close(connection, as_it_is=as_it_is) and log.exists() and log.stat().st_size:
+        _log.warning(
+            "the database was closed in order, but %s stays beside it: another program still has it open, or the "
+            "disk refused to take it up. Do not move or copy %s without it; the next start reads it",
+            log.name,
+            path,
+        )
+
+
+def close(connection: apsw.Connection, *, as_it_is: bool = False) -> bool:
+    """Close a connection that writes. The last one to close moves the log into the file and removes it; where the
+    file is damaged it is left `as_it_is`, with its log. Returns whether nothing is known that speaks against that."""
+    log = Path(connection.filename_wal)
     try:
+        if as_it_is and log.exists() and log.stat().st_size:
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         connection.close()
     except apsw.Error as error:
         # Closing moves the log into the file. Where the disk refuses, the log stays, and the next start reads it.
         _log.warning("the log was left beside the database: %s", error)
+        return False
+    return not as_it_is
 
 
 def _roll_back(connection: apsw.Connection) -> None:

@@ -88,11 +88,11 @@ class Service(Suite):
         assert (after.trouble, after.reason, after.writes_refused) == (None, None, 0)
         assert after.writes - before.writes == 20
         assert 1 <= after.commits - before.commits <= 20
-        assert after.waits[-1] == (float("inf"), after.writes)
-        bounds, counts = zip(*after.waits, strict=True)
+        assert after.write_waits[-1] == (float("inf"), after.writes)
+        bounds, counts = zip(*after.write_waits, strict=True)
         assert list(bounds) == sorted(bounds)
         assert list(counts) == sorted(counts)
-        assert after.waited_seconds > before.waited_seconds
+        assert after.write_wait_seconds_sum > before.write_wait_seconds_sum
 
     # Clients, models, the service itself.
 

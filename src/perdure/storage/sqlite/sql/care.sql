@@ -5,10 +5,8 @@
 BEGIN;
 
 -- name: end
-COMMIT;
-
--- name: objects
-SELECT count(*) FROM sqlite_schema;
+-- Nothing was written. Where damage was met, a COMMIT would be one more error, in place of what was found.
+ROLLBACK;
 
 -- name: contents
 -- What a copy must have as well.
@@ -24,6 +22,10 @@ PRAGMA integrity_check(3);
 
 -- name: references
 PRAGMA foreign_key_check;
+
+-- name: outlived
+-- The condition stands as in the index, or SQLite would not use it.
+SELECT count(*) FROM tasks WHERE finished_at <= :finished_before AND finished_at IS NOT NULL AND purge_at IS NULL;
 
 -- name: compact
 VACUUM;

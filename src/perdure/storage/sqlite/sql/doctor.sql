@@ -1,11 +1,5 @@
 -- What `perdure doctor` asks of a database, in one read transaction. Every schema has what is asked for here.
 
--- name: begin
-BEGIN;
-
--- name: end
-COMMIT;
-
 -- name: queue
 SELECT tasks_queued, (SELECT count(*) FROM tasks WHERE status = 'queued') FROM service_config;
 
@@ -31,11 +25,9 @@ WHERE ifnull(e.events, 0) <> t.next_seq
     OR ifnull(e.ends, 0) <> (t.finished_at IS NOT NULL)
 ORDER BY t.id;
 
--- name: overdue
--- Those with a time of their own, and those that only their age removes (never, where `outlived_before` is NULL).
-SELECT
-    (SELECT count(*) FROM tasks WHERE purge_at IS NOT NULL AND finished_at IS NOT NULL AND purge_at < :before)
-    + (SELECT count(*) FROM tasks WHERE finished_at < :outlived_before AND purge_at IS NULL);
+-- name: due
+-- Those with a time of their own: deleted, or not to be stored.
+SELECT count(*) FROM tasks WHERE purge_at IS NOT NULL AND finished_at IS NOT NULL AND purge_at <= :before;
 
 -- name: models
 SELECT name, path, size_bytes FROM models ORDER BY name;

@@ -23,3 +23,10 @@ SELECT version, name, sha256 FROM migrations ORDER BY version;
 
 -- name: objects
 SELECT count(*) FROM sqlite_schema;
+
+-- name: schema
+-- Not SQLite's own: its statistics, its counters, the indexes of its constraints.
+SELECT type, name, sql FROM sqlite_schema WHERE substr(name, 1, 7) <> 'sqlite_' ORDER BY rowid;
+
+-- name: configured
+SELECT count(*) FROM service_config;
