@@ -8,7 +8,6 @@ from typing import TypeVar
 import msgspec
 
 from perdure.domain.errors import ModelUnavailable, StorageDamaged, StorageFailed, StorageFull
-from perdure.domain.journal import Journal
 from perdure.domain.lifecycle import UNFINISHED, Cause, Status, step
 from perdure.domain.limits import RECOVERY_PAGE_TASKS, STORAGE_RETRY_SECONDS
 from perdure.domain.recovery import Action, OnRestart, Verdict, decide
@@ -67,14 +66,19 @@ class Recover:
     async def _settle_as_it_is(self, ident: str) -> None:
         """Settle a task unless that has been done: a write that was refused may have been kept after all."""
         record = await self._store.task(ident)
-        if record is not None and record.status in UNFINISHED and record.boot != self._boot:
+        if record is None or record.status not in UNFINISHED or record.boot == self._boot:
+            return
+        if not record.hidden:
             await self._settle(record)
+            return
+        # Deleted, and the process was gone before it could be cancelled: nobody would ever read it.
+        journal = await self._recorder.journal(record)
+        if record.status is Status.RUNNING:
+            record = await self._recorder.move(record, step(record.status, Cause.CANCEL), note="cancel requested")
+        await self._recorder.close_cancelled(record, journal)
 
     async def _settle(self, record: TaskRecord) -> None:
         journal = await self._recorder.journal(record)
-        if record.hidden:
-            await self._cancel_deleted(record, journal)
-            return
         fault, exact = await self._snapshot(record)
         verdict = decide(record.status, record.on_restart, shown=journal.announced, snapshot_fault=fault)
         match verdict.action:
@@ -110,12 +114,6 @@ class Recover:
                 )
             case _:
                 pass  # queued it was, and queued it stays
-
-    async def _cancel_deleted(self, record: TaskRecord, journal: Journal) -> None:
-        """Deleted, and the process was gone before it could be cancelled: nobody would ever read it."""
-        if record.status is Status.RUNNING:
-            record = await self._recorder.move(record, step(record.status, Cause.CANCEL), note="cancel requested")
-        await self._recorder.close_cancelled(record, journal)
 
     async def _snapshot(self, record: TaskRecord) -> tuple[str | None, bool]:
         """Why the kept tokens cannot be continued (None: they can), and whether the text will be as undisturbed."""
