@@ -29,7 +29,7 @@ run: setup ## serve the bundled model on 127.0.0.1:8383; options: make run ARGS=
 
 test: setup-dev ## all checks and tests
 	$(MAKE) --no-print-directory check
-	$(AS_ROOT) $(BIN)/python -m pytest -n 3 --conformance
+	$(AS_ROOT) $(BIN)/python -m pytest -n 4 --maxschedchunk 4 --conformance
 
 demo: setup-dev ## kill the server in the middle of a sentence and read on
 	@$(BIN)/python examples/survive_kill.py

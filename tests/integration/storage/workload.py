@@ -82,7 +82,8 @@ LIVES: tuple[tuple[Step, ...], ...] = (
 
 class Caller:
     """Makes tasks one after the other, and lets some of them go: alone, as a delete does, or by the page, as
-    retention does. The caller number 0 leaves names that can be forgotten at once, and has them forgotten."""
+    retention does. The caller number 0 leaves names that can be forgotten at once, and has them forgotten; so may the
+    caller number 0 of the next life, who forgets whatever can be."""
 
     def __init__(self, store: Store, client: int, number: int, tell: Tell, name: str = "") -> None:
         self._store, self._client, self._tell = store, client, tell
@@ -115,7 +116,7 @@ class Caller:
         self._finished.append((task, Promise(ident, task.next_seq)))
 
     async def _purge(self, page: Sequence[tuple[TaskRecord, Promise]], remembered_until: int | None) -> None:
-        named = None if remembered_until == SOON and self._named else remembered_until is not None
+        named = None if remembered_until == SOON else remembered_until is not None
         for _, promise in page:
             self._tell(replace(promise, going=True, named=named))
         await self._store.purge([task.id for task, _ in page], remembered_until)
@@ -125,8 +126,6 @@ class Caller:
         self._named += gone if remembered_until == SOON else []
 
     async def _forget(self) -> None:
-        for promise in self._named:
-            self._tell(replace(promise, named=None))
         while await self._store.forget(SOON, PAGE - 1):
             pass
         for promise in self._named:
