@@ -193,34 +193,48 @@ async def stops(stage: Stage, told: Told) -> None:
 
 
 async def recovers(stage: Stage, told: Told) -> None:
-    """A start on what a process left, a response in each state under each policy; then all go on to their ends."""
+    """A start on what a process left, a response in each state under each policy, deleted ones too; then all go on to
+    their ends."""
     left = await stage.store.unfinished(0, len(LEFT))
+    for task in left:
+        if task.hidden:
+            told("removed", task.ident)
     await stage.engine.start()
     told("settled")
     for task in left:
         await stage.ended(task.ident)
-        await look(stage, told, task.ident)
+        if not task.hidden:
+            await look(stage, told, task.ident)
 
 
 COMPLETED, INCOMPLETE, FAILED, CANCELLED = Status.COMPLETED, Status.INCOMPLETE, Status.FAILED, Status.CANCELLED
-LEFT = [
-    (state, policy)
-    for state in (Status.QUEUED, Status.LOADING, Status.RUNNING, Status.CANCELLING)
-    for policy in OnRestart
-]
-"""What the last process left before `recovers`."""
 
 
-def prompt_of(state: Status, policy: OnRestart) -> str:
-    """The prompt of a response that was left so."""
-    return f"{state} {policy}"
+@dataclass(frozen=True)
+class Left:
+    """A response that the last process left, whose prompt tells how."""
+
+    state: Status
+    policy: OnRestart
+    deleted: bool = False
+
+    @property
+    def prompt(self) -> str:
+        """What it is known by."""
+        return f"{self.state} {self.policy}{' deleted' * self.deleted}"
+
+    @property
+    def end(self) -> Status:
+        """What a restart makes of it in the end."""
+        if self.deleted or self.state is Status.CANCELLING:
+            return CANCELLED
+        return FAILED if self.policy is OnRestart.FAIL else COMPLETED
 
 
-def end_of(state: Status, policy: OnRestart) -> Status:
-    """What a restart makes of it in the end."""
-    if state is Status.CANCELLING:
-        return CANCELLED
-    return FAILED if policy is OnRestart.FAIL else COMPLETED
+STATES = (Status.QUEUED, Status.LOADING, Status.RUNNING, Status.CANCELLING)
+LEFT = [Left(state, policy) for state in STATES for policy in OnRestart]
+LEFT += [Left(state, OnRestart.RESUME, deleted=True) for state in STATES]
+"""All that there is before `recovers`."""
 
 
 SCENARIOS = {
@@ -241,5 +255,5 @@ SCENARIOS = {
     "retains": Scenario(retains, {each: {COMPLETED} for each in ("is old", "is deleted", "runs")}),
     "leaves": Scenario(leaves, {"is left": {CANCELLED, FAILED}}),
     "stops": Scenario(stops, {each: {COMPLETED} for each in ("runs", "is queued")}),
-    "recovers": Scenario(recovers, {prompt_of(*left): {end_of(*left)} for left in LEFT}),
+    "recovers": Scenario(recovers, {left.prompt: {left.end} for left in LEFT}),
 }

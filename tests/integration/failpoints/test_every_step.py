@@ -17,14 +17,14 @@ import sys
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
 from perdure.storage.sqlite import connection
 from perdure.testing.failpoints import LEAVES, SOURCE
 from tests.integration.failpoints.aftermath import problems
-from tests.integration.failpoints.scenarios import LEFT, SCENARIOS, prompt_of
+from tests.integration.failpoints.scenarios import LEFT, SCENARIOS
 from tests.integration.failpoints.zygote import STEPS, TROUBLE, without_waiting
 from tests.unit.engine.stage import BriskLoop, opened
 from tests.unit.engine.test_recover import leave
@@ -118,8 +118,9 @@ def _spread(count: int, most: int) -> list[int]:
 
 async def _before(folder: Path, scenario: str) -> None:
     async with opened(folder) as stage:
-        for state, policy in LEFT if scenario == "recovers" else ():
-            await leave(stage, state, policy, prompt=prompt_of(state, policy), note="left")
+        for left in LEFT if scenario == "recovers" else ():
+            deleted: dict[str, Any] = {"hidden": True, "purge_at": stage.clock.now()} if left.deleted else {}
+            await leave(stage, left.state, left.policy, prompt=left.prompt, note="left", **deleted)
 
 
 @pytest.fixture(scope="module")
