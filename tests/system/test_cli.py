@@ -184,9 +184,12 @@ def test_a_kill_of_the_service_leaves_no_seam(server: Server, command: str, as_j
     child = server.engine_child()
     words = ["ask", "Tell me a story.", *LONG]
     if command == "follow":
-        words = ["follow", on(server, *words, "--background").stdout.decode().strip()]
+        name = server.create(max_output_tokens=1000, seed=5)["id"]
+        assert running(server) == name
+        freeze(child)
+        words = ["follow", name]
     with Command(server, *words, *(["--json"] if as_json else [])) as reader:
-        reader.reads(5000 if as_json else 50)
+        reader.reads(2000 if as_json else 10)
         freeze(child)
         name = newest(server)["response_id"]
         assert server.task(name)["status"] == "running"
@@ -448,7 +451,10 @@ def test_cancel_ends_a_response_and_its_readers_are_told(tiny_server: Server) ->
     with Command(tiny_server, "ask", "Tell me a story.", *LONG) as ask:
         ask.reads(50)
         name = running(tiny_server)
+        child = tiny_server.engine_child()
+        freeze(child)  # or it may be done before the other command has started
         got = on(tiny_server, "cancel", name.replace("resp_", "task_"))
+        thaw(child)
         assert got.stdout in (b"cancelled\n", b"cancelling\n")
         assert got.returncode == 0
         assert ask.ended() == 4

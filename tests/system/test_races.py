@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import pytest
 
 from perdure.domain.recovery import OnRestart
 from perdure.testing.linearizability import UNKNOWN, History, Operation, linearized
-from tests.system.server import Server, check_log
+from tests.system.server import Server, check_log, freeze, thaw
 from tests.unit.engine.histories import DONE, ENDS, NOT_FOUND, Call, response
 
 CALLERS = 6
@@ -89,9 +90,12 @@ class Race:
         self.cancels: dict[str, list[object]] = defaultdict(list)
         self.callers = Callers(server, self.history, self.finals)
         self.restarted: Operation[Call] | None = None
+        self._child: psutil.Process | None = None
 
     def wave(self) -> list[str]:
-        """Some responses of different lengths."""
+        """Some responses of different lengths, none of them done before the calls begin."""
+        self._child = self.server.engine_child()
+        freeze(self._child)
         return [self.callers.create(self.chance.randrange(1, TOKENS_MAX)) for _ in range(WAVE)]
 
     def calls(self, wanted: Mapping[str, Sequence[Call]]) -> list[tuple[Call, str]]:
@@ -105,6 +109,8 @@ class Race:
 
     def made(self, calls: Sequence[tuple[Call, str]], kill_after: int | None = None) -> None:
         """Make the calls, several at once. The process may be killed after so many of them."""
+        if self._child is not None:
+            thaw(self._child)
         with ThreadPoolExecutor(CALLERS) as pool:
             results = pool.map(self.callers.call, calls)
             for number, ((call, ident), told) in enumerate(zip(calls, results, strict=True)):
