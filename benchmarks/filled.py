@@ -13,6 +13,7 @@ import apsw
 from benchmarks.store_alone import QUEUE_MAX, new_tasks
 from perdure.ambient.clock import SystemClock
 from perdure.domain.lifecycle import Cause, step
+from perdure.domain.parts import Text
 from perdure.domain.principal import ALL_SCOPES, OWNER
 from perdure.engine.record import Recorder
 from perdure.engine.wakeups import Wakeups
@@ -114,7 +115,7 @@ async def live(
     claimed = {"boot": "bench", "attempt": 1, "claimed_at": recorder.now(), "note": "claimed"}
     record = await recorder.move(record, step(record.status, Cause.CLAIM), journal.claim(), **claimed)
     record = await recorder.move(record, step(record.status, Cause.LOADED))
-    written = [event for text in texts for event in journal.write(text, (7, 8))]
+    written = [event for text in texts for event in journal.write([Text(text)], (7, 8))]
     record = await recorder.move(record, record.status, written, tokens_kept=len(journal.tokens))
     if finish:
         await recorder.move(record, step(record.status, Cause.FINISH), journal.finish(recorder.seconds()))

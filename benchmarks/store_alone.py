@@ -53,7 +53,7 @@ def new_tasks(body: str, client_id: int, count: int) -> list[NewTask]:
                 exact=True,
                 created_at=now,
                 request=msgspec.json.encode(asked.request),
-                received=asked.received,
+                received=msgspec.json.encode(asked.items),
                 prompt=prompt,
                 tokens_max=100,
                 events=tuple(journal.create()),

@@ -15,7 +15,7 @@ from perdure.cli.app import build_parser
 from perdure.cli.failures import EXIT_DAMAGED
 from perdure.domain import events, limits
 from perdure.domain.journal import Journal
-from perdure.domain.model import Message
+from perdure.domain.parts import CallArguments, CallBegin, CallEnd, Reasoning, Text
 from perdure.domain.recovery import OnRestart
 from perdure.domain.request import CreateRequest
 from perdure.domain.response import Extension, ResponseError
@@ -73,7 +73,6 @@ def journals() -> list[Journal]:
     """Responses that between them have every event: fresh ones, all in the background."""
     request = CreateRequest(
         model="m",
-        messages=(Message("user", "Hello."),),
         instructions=None,
         background=True,
         store=True,
@@ -93,7 +92,7 @@ def all_events() -> dict[str, set[str]]:
     written = [
         *finished.create(),
         *finished.claim(),
-        *finished.write("a", [1]),
+        *finished.write([Text("a"), Reasoning("b"), CallBegin("f"), CallArguments("{}"), CallEnd()], [1]),
         *finished.retry("server_restarted"),
         *finished.claim(),
         *finished.finish(0),

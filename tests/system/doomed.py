@@ -55,7 +55,7 @@ class LastToken:
         if pieces[-1].end is None:
             return pieces
         self._given = True
-        return [*pieces[:-1], Piece(pieces[-1].text, pieces[-1].tokens)]
+        return [*pieces[:-1], Piece(pieces[-1].parts, pieces[-1].tokens)]
 
     async def stop(self) -> None:
         """Stop drawing."""

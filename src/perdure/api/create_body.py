@@ -1,13 +1,13 @@
 """The body of POST /v1/responses: from received JSON to the request of the domain, every default resolved."""
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from perdure.api import fields, input_items
 from perdure.api.values import choice, flag, integer, members, missing, number, out_of_range, text, wrong_type
 from perdure.domain import limits
+from perdure.domain.items import Item
 from perdure.domain.recovery import OnRestart
 from perdure.domain.request import CreateRequest
 
@@ -16,10 +16,10 @@ OUTPUT_TOKENS_MAX = 2**31 - 1
 
 @dataclass(frozen=True)
 class Asked:
-    """What a create asks for. `received` is the JSON of its `input`; `stream` says how the answer is delivered."""
+    """What a create asks for. `items` are its input in normal form; `stream` says how the answer is delivered."""
 
     request: CreateRequest
-    received: bytes
+    items: Sequence[Item]
     stream: bool
 
 
@@ -35,11 +35,10 @@ class CreateBody:
         """The request. Raises `InvalidRequest` with the path of the first value at fault."""
         ignored = fields.sort_out(body)
         model = _model(body.get("model"))
-        messages = input_items.read(body.get("input"))
+        given = input_items.read(body.get("input"))
         background = _given(body, "background", flag, default=False)
         request = CreateRequest(
             model=model,
-            messages=messages,
             instructions=_instructions(body.get("instructions")),
             background=background,
             store=_given(body, "store", flag, default=True),
@@ -49,9 +48,9 @@ class CreateBody:
             metadata=_metadata(body.get("metadata")),
             seed=self._seed(body.get("seed")),
             on_restart=self._on_restart(body.get("on_restart"), background),
-            ignored=ignored,
+            ignored=(*ignored, *given.ignored),
         )
-        return Asked(request, _dumped(body["input"]), _given(body, "stream", flag, default=False))
+        return Asked(request, given.items, _given(body, "stream", flag, default=False))
 
     def _seed(self, value: object) -> int:
         return self._draw_seed() if value is None else integer(value, "seed", 0, limits.SEED_MAX)
@@ -99,7 +98,3 @@ def _metadata(value: object) -> dict[str, str]:
             raise wrong_type(f"metadata.{key}", "a string")
         text(given, f"metadata.{key}", limits.METADATA_VALUE_MAX_CHARS)
     return pairs
-
-
-def _dumped(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

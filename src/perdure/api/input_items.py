@@ -1,10 +1,12 @@
-"""The `input` of a create request, as the messages that a chat template takes.
+"""The `input` of a create request, in normal form (`domain.items`).
 
-Accepted: a string; messages with or without `type`; and messages that the model wrote, sent back as they came, with
-optional members missing or null. Members that change nothing (`id`, `status`, `annotations`, `phase`) may be there.
+Accepted: a string; messages with or without `type`; calls of functions and their results; references; and whatever a
+model has written, sent back as it came, with optional members missing or null. What a model that reads text cannot
+take (images, files, reasoning) is kept and left out of the prompt, and named.
 """
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from perdure.api.values import (
     choice,
@@ -18,25 +20,12 @@ from perdure.api.values import (
     wrong_value,
 )
 from perdure.domain.errors import InvalidRequest
+from perdure.domain.items import ROLES, Item
 from perdure.domain.limits import INPUT_ITEMS_MAX, INPUT_TEXT_MAX_CHARS
-from perdure.domain.model import Message
 
-ROLES = {"user": "user", "assistant": "assistant", "system": "system", "developer": "system"}
+NAME_MAX_CHARS = 256
 TEXT_PARTS = ("input_text", "output_text", "text")
-
-PARTS_NOT_SERVED = frozenset(
-    {
-        "input_image",
-        "input_file",
-        "input_audio",
-        "input_video",
-        "refusal",
-        "reasoning_text",
-        "summary_text",
-        "computer_screenshot",
-        "encrypted_content",
-    }
-)
+MEDIA_PARTS = ("input_image", "input_file", "input_audio", "input_video", "computer_screenshot")
 
 ITEMS_NOT_SERVED = frozenset(
     {
@@ -52,10 +41,7 @@ ITEMS_NOT_SERVED = frozenset(
         "custom_tool_call",
         "custom_tool_call_output",
         "file_search_call",
-        "function_call",
-        "function_call_output",
         "image_generation_call",
-        "item_reference",
         "local_shell_call",
         "local_shell_call_output",
         "mcp_approval_request",
@@ -64,7 +50,6 @@ ITEMS_NOT_SERVED = frozenset(
         "mcp_list_tools",
         "program",
         "program_output",
-        "reasoning",
         "shell_call",
         "shell_call_output",
         "tool_search_call",
@@ -74,67 +59,133 @@ ITEMS_NOT_SERVED = frozenset(
 )
 
 
-def read(value: object) -> tuple[Message, ...]:
-    """The messages of `input`. Raises `InvalidRequest`."""
+class Input(NamedTuple):
+    """The items, and the paths of those items and parts that the model does not get."""
+
+    items: list[Item]
+    ignored: list[str]
+
+
+def read(value: object) -> Input:
+    """The items of `input`. Raises `InvalidRequest`."""
     if value is None:
-        raise missing("input", "a string or an array of messages")
+        raise missing("input", "a string or an array of items")
+    found = Input([], [])
     if isinstance(value, str):
-        found = (Message("user", text(value, "input", INPUT_TEXT_MAX_CHARS)),)
+        part = {"type": "input_text", "text": text(value, "input", INPUT_TEXT_MAX_CHARS)}
+        found.items.append({"type": "message", "role": "user", "status": "completed", "content": [part]})
     else:
-        items = elements(value, "input", "a string or an array of messages")
+        items = elements(value, "input", "a string or an array of items")
         if len(items) > INPUT_ITEMS_MAX:
             raise out_of_range("input", f"at most {INPUT_ITEMS_MAX} items long")
-        found = tuple(_message(item, f"input[{index}]") for index, item in enumerate(items))
-    if not any(message.content for message in found):
+        found.items.extend(_item(item, f"input[{index}]", found.ignored) for index, item in enumerate(items))
+    if not any(_says_something(item) for item in found.items):
         raise InvalidRequest("`input` is empty: there is nothing to answer.", param="input", code="empty_input")
     return found
 
 
-def _message(value: object, where: str) -> Message:
+def _says_something(item: Item) -> bool:
+    if item["type"] != "message":
+        return item["type"] != "reasoning"
+    return any(part.get("text") or part["type"] in MEDIA_PARTS for part in item["content"])
+
+
+def _item(value: object, where: str, ignored: list[str]) -> Item:
     item = members(value, where)
-    _check_type(item, where)
+    kind = item.get("type")
+    if kind is None:
+        # The one item other than a message whose type may be left out.
+        kind = "item_reference" if item and item.keys() <= {"id", "type"} else "message"
+    if not isinstance(kind, str):
+        raise wrong_type(f"{where}.type", "a string")
+    if kind in ITEMS_NOT_SERVED:
+        raise unsupported(f"{where}.type", f"Input items of type `{kind}` are not supported; {_SERVED} are.")
+    if kind not in _READERS:
+        raise wrong_value(f"{where}.type", f"one of {_SERVED}")
+    read_one = _READERS[kind](item, where, ignored)
+    given = {"id": text(item["id"], f"{where}.id", NAME_MAX_CHARS)} if item.get("id") is not None else {}
+    return {**given, "type": kind, **read_one}
+
+
+def _message(item: dict[str, Any], where: str, ignored: list[str]) -> Item:
     if item.get("role") is None:
         raise missing(f"{where}.role", f"one of {', '.join(ROLES)}")
     role = choice(item["role"], f"{where}.role", tuple(ROLES))
-    return Message(ROLES[role], _content(item.get("content"), f"{where}.content"))
+    kind = "output_text" if role == "assistant" else "input_text"
+    return {"role": role, "status": _status(item), "content": _content(item, "content", where, kind, ignored)}
 
 
-def _check_type(item: dict[str, Any], where: str) -> None:
-    kind = item.get("type")
-    if kind is None and item.keys() <= {"id", "type"} and item:
-        kind = "item_reference"  # the one item other than a message whose type may be left out
-    if kind is None or kind == "message":
-        return
-    where = f"{where}.type"
-    if not isinstance(kind, str):
-        raise wrong_type(where, "a string")
-    if kind in ITEMS_NOT_SERVED:
-        raise unsupported(where, f"Input items of type `{kind}` are not supported yet; `message` is.")
-    raise wrong_value(where, "`message`")
+def _function_call(item: dict[str, Any], where: str, _: list[str]) -> Item:
+    needed = {name: _needed(item, name, where) for name in ("call_id", "name", "arguments")}
+    return {"status": _status(item), **needed}
 
 
-def _content(value: object, where: str) -> str:
+def _function_call_output(item: dict[str, Any], where: str, ignored: list[str]) -> Item:
+    called = _needed(item, "call_id", where)
+    output = _content(item, "output", where, "input_text", ignored)
+    return {"status": _status(item), "call_id": called, "output": output}
+
+
+def _reasoning(item: dict[str, Any], where: str, ignored: list[str]) -> Item:
+    ignored.append(where)
+    kept = {name: item[name] for name in ("content", "encrypted_content", "status") if item.get(name) is not None}
+    return {"summary": elements(item.get("summary") or [], f"{where}.summary", "an array"), **kept}
+
+
+def _item_reference(item: dict[str, Any], where: str, _: list[str]) -> Item:
+    return {"id": _needed(item, "id", where)}
+
+
+_READERS: Mapping[str, Callable[[dict[str, Any], str, list[str]], Item]] = {
+    "message": _message,
+    "function_call": _function_call,
+    "function_call_output": _function_call_output,
+    "reasoning": _reasoning,
+    "item_reference": _item_reference,
+}
+_SERVED = ", ".join(f"`{kind}`" for kind in _READERS)
+
+
+def _status(item: dict[str, Any]) -> str:
+    return "incomplete" if item.get("status") == "incomplete" else "completed"
+
+
+def _needed(item: dict[str, Any], name: str, where: str) -> str:
+    if item.get(name) is None:
+        raise missing(f"{where}.{name}", "a string")
+    return text(item[name], f"{where}.{name}", INPUT_TEXT_MAX_CHARS)
+
+
+def _content(item: dict[str, Any], name: str, where: str, kind: str, ignored: list[str]) -> list[Item]:
+    """A text or a list of parts, as a list of parts; a bare text becomes a part of this kind."""
+    value, where = item.get(name), f"{where}.{name}"
     if value is None:
         raise missing(where, "a string or an array of parts")
     if isinstance(value, str):
-        return text(value, where, INPUT_TEXT_MAX_CHARS)
+        return [_text_part(kind, text(value, where, INPUT_TEXT_MAX_CHARS))]
     parts = elements(value, where, "a string or an array of parts")
     if len(parts) > INPUT_ITEMS_MAX:
         raise out_of_range(where, f"at most {INPUT_ITEMS_MAX} parts long")
-    return "".join(_part(part, f"{where}[{index}]") for index, part in enumerate(parts))
+    return [_part(part, f"{where}[{index}]", kind, ignored) for index, part in enumerate(parts)]
 
 
-def _part(value: object, where: str) -> str:
+def _text_part(kind: str, shown: str) -> Item:
+    part = {"type": kind, "text": shown}
+    return {**part, "annotations": [], "logprobs": []} if kind == "output_text" else part
+
+
+def _part(value: object, where: str, kind: str, ignored: list[str]) -> Item:
     part = members(value, where)
-    kind = part.get("type")
-    if kind is None:
+    given = part.get("type")
+    if given is None:
         raise missing(f"{where}.type", "`input_text` or `output_text`")
-    if not isinstance(kind, str):
+    if not isinstance(given, str):
         raise wrong_type(f"{where}.type", "a string")
-    if kind in PARTS_NOT_SERVED:
-        raise unsupported(f"{where}.type", f"Parts of type `{kind}` are not supported yet; text is.")
-    if kind not in TEXT_PARTS:
+    if given in MEDIA_PARTS:
+        ignored.append(where)
+        return part
+    if given == "refusal":
+        return {"type": given, "refusal": _needed(part, "refusal", where)}
+    if given not in TEXT_PARTS:
         raise wrong_value(f"{where}.type", "`input_text` or `output_text`")
-    if part.get("text") is None:
-        raise missing(f"{where}.text", "a string")
-    return text(part["text"], f"{where}.text", INPUT_TEXT_MAX_CHARS)
+    return _text_part(kind if given == "text" else given, _needed(part, "text", where))

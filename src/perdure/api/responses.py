@@ -56,7 +56,7 @@ class Responses:
         except BodyTooLarge as error:
             return Lingering(errors.answer(error), 4 * self._body_max_bytes)
         principal = request.user
-        accepted = await self._service.submit(principal, asked.request, asked.received)
+        accepted = await self._service.submit(principal, asked.request, asked.items)
         name = accepted.ident
         # From here to the follower nothing is awaited that could end this request with nobody attending.
         if asked.stream:

@@ -7,10 +7,11 @@ import msgspec
 
 from perdure.api.create_body import OUTPUT_TOKENS_MAX
 from perdure.api.fields import HINTS, NOT_SERVED
-from perdure.api.input_items import ROLES, TEXT_PARTS
+from perdure.api.input_items import TEXT_PARTS
 from perdure.api.models import Model
 from perdure.api.service import ServiceFacts
 from perdure.domain import limits
+from perdure.domain.items import ROLES
 from perdure.domain.recovery import OnRestart
 from perdure.domain.response import Response, ResponseError
 from perdure.engine.service import Task

@@ -14,17 +14,18 @@ from typing import Any
 import msgspec
 
 from perdure.domain import events as ev
+from perdure.domain.drafts import Draft, begun
 from perdure.domain.events import Event
+from perdure.domain.parts import Part, Text, joined
 from perdure.domain.request import CreateRequest
 from perdure.domain.response import (
     IncompleteDetails,
     ItemStatus,
+    OutputItem,
     OutputMessage,
-    OutputText,
     Progress,
     Response,
     ResponseError,
-    item_id,
     render,
     usage,
 )
@@ -35,8 +36,8 @@ class Journal:
     """The state of one response.
 
     `input_tokens` is the length of the prompt, `created_at` seconds since 1970. `tokens` are the ids of the current
-    attempt, in order; `text` the text they stand for; `output_index` the place of its message in the output;
-    `announced` whether a reader has been told of that message.
+    attempt, in order, `closed` its finished items and `draft` the one that is being written; `output_index` is the
+    place of the next item in the output.
     """
 
     ident: str
@@ -47,10 +48,10 @@ class Journal:
     attempt: int = 1
     next_seq: int = 0
     output_index: int = 0
-    announced: bool = False
-    item_open: bool = False
-    text: str = ""
+    closed: list[OutputItem] = field(default_factory=list[OutputItem])
+    draft: Draft | None = None
     tokens: list[int] = field(default_factory=list[int])
+    reasoning_tokens: int = 0
     _unplaced: tuple[int, ...] = ()
 
     # What happens to a response, in the order of its life.
@@ -65,36 +66,40 @@ class Journal:
         """A worker takes the task."""
         return [self._lifecycle(ev.IN_PROGRESS, "in_progress")]
 
-    def write(self, text: str, tokens: Sequence[int]) -> list[Event]:
-        """New text. Tokens that show none are kept with the next event, whichever it is."""
+    def write(self, parts: Iterable[Part], tokens: Sequence[int]) -> list[Event]:
+        """More of the answer. Tokens that show nothing are kept with the next event, whichever it is."""
         self.tokens.extend(tokens)
-        if not text:
-            self._unplaced += tuple(tokens)
-            return []
-        opening = self._open_item()
         self._unplaced += tuple(tokens)
-        self.text += text
-        return [*opening, self._plain(ev.TEXT_DELTA, **self._place(), delta=text, logprobs=[])]
+        return [event for part in joined(parts) for event in self._write_one(part)]
+
+    def _write_one(self, part: Part) -> list[Event]:
+        draft = self.draft
+        if draft is not None and draft.takes(part):
+            return [self._plain(kind, **fields) for kind, fields in draft.add(part)]
+        closing = self._close("completed")
+        new = begun(part, self.ident, self.output_index)
+        return closing + self._open(new) if new is not None else closing
 
     def finish(self, at: int) -> list[Event]:
         """The model closed its turn. `at` is in seconds since 1970."""
-        closing = [*self._open_item(), *self._close_item("completed")]
+        opening = [] if self.announced else self._open(Draft.of(Text(""), self.ident, self.output_index))
+        closing = opening + self._close("completed")
         return [*closing, self._lifecycle(ev.COMPLETED, "completed", completed_at=at)]
 
     def cut(self) -> list[Event]:
         """The limit of tokens, or the end of the window, was reached."""
-        closing = self._close_item("incomplete")
+        closing = self._close("incomplete")
         details = IncompleteDetails("max_output_tokens")
         return [*closing, self._lifecycle(ev.INCOMPLETE, "incomplete", incomplete=details)]
 
     def fail(self, error: ResponseError) -> list[Event]:
         """The response cannot be finished."""
-        closing = self._close_item("incomplete")
+        closing = self._close("incomplete")
         return [*closing, self._lifecycle(ev.FAILED, "failed", error=error)]
 
     def cancel(self) -> list[Event]:
         """Somebody who may asked for the end."""
-        closing = self._close_item("incomplete")
+        closing = self._close("incomplete")
         return [*closing, self._lifecycle(ev.CANCELLED, "cancelled")]
 
     def retry(self, reason: str) -> list[Event]:
@@ -103,10 +108,21 @@ class Journal:
         if not self.announced:
             self.tokens, self._unplaced = [], ()
             return []
-        closing = self._close_item("incomplete")
+        closing = self._close("incomplete")
         retried = self._plain(ev.RETRIED, attempt=self.attempt, reason=reason)
         self._start_over()
         return [*closing, retried]
+
+    @property
+    def announced(self) -> bool:
+        """Whether a reader has been told of output of this attempt."""
+        return bool(self.closed) or self.draft is not None
+
+    @property
+    def text(self) -> str:
+        """The text of the attempt's messages."""
+        items = [item for item in self._output("incomplete") if isinstance(item, OutputMessage)]
+        return "".join(part.text for item in items for part in item.content)
 
     # What it adds up to.
 
@@ -123,73 +139,72 @@ class Journal:
             self.tokens.extend(event.tokens)
             if event.type in _REPLAYED:
                 self._replay_one(event.type, msgspec.json.decode(event.data))
+            self._count(event)
         return self
 
     # How.
 
     def _replay_one(self, kind: str, data: dict[str, Any]) -> None:
         if kind == ev.ITEM_ADDED:
-            self.announced = self.item_open = True
-        elif kind == ev.TEXT_DELTA:
-            self.text += data["delta"]
+            self.draft = Draft.replayed(data["item"], self.ident, self.output_index)
+            self.output_index += 1
         elif kind == ev.ITEM_DONE:
-            self.item_open = False
+            assert self.draft is not None  # noqa: S101 -- a broken invariant of the log
+            self.closed.append(self.draft.item(data["item"]["status"]))
+            self.draft = None
         elif kind == ev.RETRIED:
             self.attempt = data["attempt"]
             self._start_over()
         else:
-            raise AssertionError(f"nobody knows how to replay {kind}")
+            assert self.draft is not None  # noqa: S101 -- as above
+            self.draft.replay(data)
+
+    def _count(self, event: Event) -> None:
+        if self.draft is not None and self.draft.reasons:
+            self.reasoning_tokens += len(event.tokens)
 
     def _start_over(self) -> None:
-        self.output_index += 1
-        self.announced = False
-        self.text = ""
-        self.tokens = []
+        self.closed, self.draft, self.tokens, self.reasoning_tokens = [], None, [], 0
+
+    def _output(self, status: ItemStatus) -> tuple[OutputItem, ...]:
+        """The items, an unfinished one with this status."""
+        return (*self.closed, *([self.draft.item(status)] if self.draft is not None else ()))
 
     def _progress(self, status: str, **more: Any) -> Progress:
         ended = status not in ("queued", "in_progress")
+        counted = usage(self.input_tokens, len(self.tokens), self.reasoning_tokens)
         return Progress(
             status=status,
             attempt=self.attempt,
             exact=self.exact,
-            output=(self._item(_ITEM_STATUS.get(status, "incomplete")),) if self.announced else (),
-            usage=usage(self.input_tokens, len(self.tokens)) if ended else None,
+            output=self._output("incomplete" if ended else "in_progress"),
+            usage=counted if ended else None,
             **more,
         )
 
-    def _item(self, status: ItemStatus) -> OutputMessage:
-        return OutputMessage(item_id(self.ident, self.output_index), status, (OutputText(self.text),))
+    def _open(self, draft: Draft) -> list[Event]:
+        self.draft = draft
+        self.output_index += 1
+        return [self._plain(kind, **fields) for kind, fields in draft.opening()]
 
-    def _place(self) -> dict[str, object]:
-        item = item_id(self.ident, self.output_index)
-        return {"item_id": item, "output_index": self.output_index, "content_index": 0}
-
-    def _open_item(self) -> list[Event]:
-        if self.item_open:
+    def _close(self, status: ItemStatus) -> list[Event]:
+        if self.draft is None:
             return []
-        self.announced = self.item_open = True
-        item = OutputMessage(item_id(self.ident, self.output_index), "in_progress")
-        return [
-            self._plain(ev.ITEM_ADDED, output_index=self.output_index, item=item),
-            self._plain(ev.PART_ADDED, **self._place(), part=OutputText("")),
-        ]
-
-    def _close_item(self, status: ItemStatus) -> list[Event]:
-        if not self.item_open:
-            return []
-        self.item_open = False
-        return [
-            self._plain(ev.TEXT_DONE, **self._place(), text=self.text, logprobs=[]),
-            self._plain(ev.PART_DONE, **self._place(), part=OutputText(self.text)),
-            self._plain(ev.ITEM_DONE, output_index=self.output_index, item=self._item(status)),
-        ]
+        draft = self.draft
+        closing = [self._plain(kind, **fields) for kind, fields in draft.closing(status)]
+        self.closed.append(draft.item(status))
+        self.draft = None
+        return closing
 
     def _plain(self, kind: str, **fields: object) -> Event:
-        return ev.plain(*self._number(), kind, **fields)
+        event = ev.plain(*self._number(), kind, **fields)
+        self._count(event)
+        return event
 
     def _lifecycle(self, kind: str, status: str, **more: Any) -> Event:
+        seq, tokens = self._number()
         response = render(self.ident, self.created_at, self.request, self._progress(status, **more))
-        return ev.lifecycle(*self._number(), kind, response)
+        return ev.lifecycle(seq, tokens, kind, response)
 
     def _number(self) -> tuple[int, tuple[int, ...]]:
         """The next sequence number, and the tokens that wait for an event to be kept with."""
@@ -199,6 +214,7 @@ class Journal:
         return numbered
 
 
-_REPLAYED = frozenset({ev.ITEM_ADDED, ev.TEXT_DELTA, ev.ITEM_DONE, ev.RETRIED})
-"""The types that change the state, each with a branch in `_replay_one`. All others only take a number."""
-_ITEM_STATUS: dict[str, ItemStatus] = {"completed": "completed", "in_progress": "in_progress"}
+_REPLAYED = frozenset(
+    {ev.ITEM_ADDED, ev.TEXT_DELTA, ev.REASONING_DELTA, ev.ARGUMENTS_DELTA, ev.ITEM_DONE, ev.RETRIED}
+)
+"""The types that change the state. All others only take a number."""

@@ -1,9 +1,11 @@
 """The response object of the Responses API, with every key that the stricter open specification requires."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
+from perdure.domain.model import PlainText, TextFormat, Tool
+from perdure.domain.parts import Logprob
 from perdure.domain.request import CreateRequest
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
@@ -14,7 +16,7 @@ class OutputText(msgspec.Struct, frozen=True, tag_field="type", tag="output_text
 
     text: str
     annotations: tuple[()] = ()
-    logprobs: tuple[()] = ()
+    logprobs: tuple[Logprob, ...] = ()
 
 
 class OutputMessage(msgspec.Struct, frozen=True, tag_field="type", tag="message"):
@@ -24,6 +26,34 @@ class OutputMessage(msgspec.Struct, frozen=True, tag_field="type", tag="message"
     status: ItemStatus
     content: tuple[OutputText, ...] = ()
     role: Literal["assistant"] = "assistant"
+
+
+class FunctionCall(msgspec.Struct, frozen=True, tag_field="type", tag="function_call"):
+    """A call of a function that the model made. `arguments` is the text of a JSON object once it is `completed`."""
+
+    id: str
+    status: ItemStatus
+    call_id: str
+    name: str
+    arguments: str = ""
+
+
+class ReasoningText(msgspec.Struct, frozen=True, tag_field="type", tag="reasoning_text"):
+    """The text of reasoning."""
+
+    text: str
+
+
+class ReasoningItem(msgspec.Struct, frozen=True, tag_field="type", tag="reasoning"):
+    """What the model wrote for itself."""
+
+    id: str
+    status: ItemStatus
+    content: tuple[ReasoningText, ...] = ()
+    summary: tuple[()] = ()
+
+
+OutputItem = OutputMessage | FunctionCall | ReasoningItem
 
 
 class InputTokensDetails(msgspec.Struct, frozen=True):
@@ -63,28 +93,23 @@ class IncompleteDetails(msgspec.Struct, frozen=True):
     reason: Literal["max_output_tokens"]
 
 
-class TextFormat(msgspec.Struct, frozen=True):
-    """Plain text, the only format served at this stage."""
-
-    type: Literal["text"] = "text"
-
-
 class TextSettings(msgspec.Struct, frozen=True):
     """The `text` field."""
 
-    format: TextFormat = TextFormat()
+    format: TextFormat = PlainText()
+    verbosity: str = "medium"
 
 
 class Extension(msgspec.Struct, frozen=True):
     """What Perdure adds: nothing that was left out or done differently stays unsaid.
 
-    `ignored` names request fields that had no effect, `truncated` what was cut off the input (nothing at this stage),
-    `resume` is `exact` when a resumed text is bit for bit the undisturbed one and `approximate` otherwise,
-    `attempt` counts the starts of the text, resumes not counted.
+    `ignored` names request fields, items and tools that had no effect, `truncated` the ids of the items that were
+    left out of the prompt to make it fit, `resume` is `exact` when a resumed text is bit for bit the undisturbed one
+    and `approximate` otherwise, `attempt` counts the starts of the text, resumes not counted.
     """
 
     ignored: tuple[str, ...]
-    truncated: tuple[()]
+    truncated: tuple[str, ...]
     resume: Literal["exact", "approximate"]
     attempt: int
     on_restart: str
@@ -97,7 +122,7 @@ class Response(msgspec.Struct, frozen=True):
     created_at: int
     status: str
     model: str
-    output: tuple[OutputMessage, ...]
+    output: tuple[OutputItem, ...]
     error: ResponseError | None
     incomplete_details: IncompleteDetails | None
     completed_at: int | None
@@ -113,19 +138,20 @@ class Response(msgspec.Struct, frozen=True):
     perdure: Extension
     object: Literal["response"] = "response"
     parallel_tool_calls: bool = True
-    tool_choice: Literal["auto"] = "auto"
-    tools: tuple[()] = ()
-    previous_response_id: None = None
+    tool_choice: Any = "auto"
+    tools: tuple[Tool, ...] = ()
+    previous_response_id: str | None = None
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     top_logprobs: int = 0
-    max_tool_calls: None = None
-    truncation: Literal["disabled"] = "disabled"
+    max_tool_calls: int | None = None
+    truncation: str = "disabled"
     text: TextSettings = TextSettings()
-    reasoning: None = None
+    reasoning: dict[str, Any] | None = None
     service_tier: Literal["default"] = "default"
-    safety_identifier: None = None
-    prompt_cache_key: None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
+    user: str | None = None
 
 
 def response_id(ident: str) -> str:
@@ -138,22 +164,20 @@ def task_id(ident: str) -> str:
     return f"task_{ident}"
 
 
-def item_id(ident: str, output_index: int) -> str:
-    """The outside name of an output item: a function of its place, so that no restart can change it."""
-    return f"msg_{ident}_{output_index}"
-
-
 class Progress(msgspec.Struct, frozen=True):
     """The part of a response that changes while it is worked on."""
 
     status: str
     attempt: int = 1
     exact: bool = True
-    output: tuple[OutputMessage, ...] = ()
+    output: tuple[OutputItem, ...] = ()
     usage: Usage | None = None
     error: ResponseError | None = None
     incomplete: IncompleteDetails | None = None
     completed_at: int | None = None
+
+
+_ECHOED = tuple(name for name in CreateRequest.__struct_fields__ if name in Response.__struct_fields__)
 
 
 def render(ident: str, created_at: int, request: CreateRequest, progress: Progress) -> Response:
@@ -162,30 +186,28 @@ def render(ident: str, created_at: int, request: CreateRequest, progress: Progre
         id=response_id(ident),
         created_at=created_at,
         status=progress.status,
-        model=request.model,
         output=progress.output,
         error=progress.error,
         incomplete_details=progress.incomplete,
         completed_at=progress.completed_at,
         usage=progress.usage,
-        instructions=request.instructions,
-        metadata=request.metadata,
-        temperature=request.temperature,
-        top_p=request.top_p,
-        max_output_tokens=request.max_output_tokens,
-        background=request.background,
-        store=request.store,
-        seed=request.seed,
+        text=TextSettings(request.format, request.verbosity),
         perdure=Extension(
             ignored=request.ignored,
-            truncated=(),
+            truncated=request.truncated,
             resume="exact" if progress.exact else "approximate",
             attempt=progress.attempt,
             on_restart=str(request.on_restart),
         ),
+        **{name: getattr(request, name) for name in _ECHOED},
     )
 
 
-def usage(input_tokens: int, output_tokens: int) -> Usage:
+def usage(input_tokens: int, output_tokens: int, reasoning_tokens: int) -> Usage:
     """Counts for a response."""
-    return Usage(input_tokens, output_tokens, input_tokens + output_tokens)
+    return Usage(
+        input_tokens,
+        output_tokens,
+        input_tokens + output_tokens,
+        output_tokens_details=OutputTokensDetails(reasoning_tokens),
+    )

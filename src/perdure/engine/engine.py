@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from perdure.domain.errors import InvalidRequest, StorageFailed, StorageFull, Unauthenticated, Unavailable
 from perdure.domain.events import Event
+from perdure.domain.items import Item
 from perdure.domain.lifecycle import Status
 from perdure.domain.limits import CANCEL_WAIT_SECONDS, FEED_POLL_SECONDS, STORAGE_RETRY_SECONDS
 from perdure.domain.model import ModelCard
@@ -138,14 +139,14 @@ class Engine:
             raise Unauthenticated("This token is not known here. The owner's is in the file owner.token.")
         return principal
 
-    async def submit(self, principal: Principal, request: CreateRequest, received: bytes) -> Accepted:
+    async def submit(self, principal: Principal, request: CreateRequest, items: Sequence[Item]) -> Accepted:
         """Accept a request."""
         if self._draining.is_set():
             raise Unavailable("The service is stopping; send the request again in a moment.")
-        card, prompt = await self._submit.check(request)
+        card, encoded = await self._submit.check(request, items)
         ident = self._submit.name()
         try:
-            response = await self._submit.keep(ident, principal, request, received, card, prompt)
+            response = await self._submit.keep(ident, principal, request, items, card, encoded)
         finally:  # also when the caller left during the write: it may have been kept, and nobody will come for it
             if not request.background:
                 self._attendance.expect(ident)

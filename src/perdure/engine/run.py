@@ -168,12 +168,13 @@ class Runner:
             done=tuple(journal.tokens),
             sampling=journal.request.sampling,
             tokens_max=min(room, record.tokens_max),
+            shape=journal.request.shape,
         )
 
     async def _keep(self, run: Run, record: TaskRecord, journal: Journal, pieces: Sequence[Piece]) -> TaskRecord:
         """All that was drawn while the last write was under way, in one transaction, with the end if it came."""
         tokens = [token for piece in pieces for token in piece.tokens]
-        events = journal.write("".join(piece.text for piece in pieces), tokens)
+        events = journal.write((part for piece in pieces for part in piece.parts), tokens)
         status, more = record.status, dict[str, Any](tokens_kept=len(journal.tokens))
         end = pieces[-1].end
         if end is End.STOP:

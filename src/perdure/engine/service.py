@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from perdure.domain.events import Event
+from perdure.domain.items import Item
 from perdure.domain.lifecycle import Status
 from perdure.domain.model import ModelCard
 from perdure.domain.principal import Principal
@@ -85,8 +86,8 @@ class Service(Protocol):
         """The client of a token. Raises `Unauthenticated`."""
         ...
 
-    async def submit(self, principal: Principal, request: CreateRequest, received: bytes) -> Accepted:
-        """Accept a request; returns once it is durable. `received` is the JSON of its `input` field.
+    async def submit(self, principal: Principal, request: CreateRequest, items: Sequence[Item]) -> Accepted:
+        """Accept a request; returns once it is durable. `items` is its input in normal form (`domain.items`).
 
         Raises `NotFound` (code `model_not_found`), `InvalidRequest` (code `context_length_exceeded` among others),
         `QueueFull`, `ModelUnavailable`, `StorageFull`, `StorageFailed`, `Unavailable` while the service drains.

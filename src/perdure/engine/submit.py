@@ -1,11 +1,14 @@
 """Submit: check what only the model can tell, then keep the request durably before the caller is told."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from perdure.domain.errors import InvalidRequest, NotFound
+from perdure.domain.items import Item, named
 from perdure.domain.journal import Journal
 from perdure.domain.limits import MODEL_NAME_MAX_CHARS
-from perdure.domain.model import ModelCard
+from perdure.domain.model import Encoded, ModelCard
 from perdure.domain.principal import Principal
 from perdure.domain.request import CreateRequest
 from perdure.engine.record import MICROSECONDS
@@ -28,8 +31,8 @@ class Submit:
         """A name for the next response."""
         return self._names.ident(self._clock.now())
 
-    async def check(self, request: CreateRequest) -> tuple[ModelCard, tuple[int, ...]]:
-        """The model and the prompt as token ids. Raises what the caller should read; nothing is kept."""
+    async def check(self, request: CreateRequest, items: Sequence[Item]) -> tuple[ModelCard, Encoded]:
+        """The model and the prompt. Raises what the caller should read; nothing is kept."""
         card = await self._runtime.card(request.model)
         if card is None:
             names = ", ".join(sorted(card.name for card in await self._runtime.models())) or "none"
@@ -39,27 +42,28 @@ class Submit:
                 param="model",
                 code="model_not_found",
             )
-        prompt = await self._runtime.encode(card.name, request.conversation)
-        if len(prompt) >= card.context_length:
+        encoded = await self._runtime.encode(card.name, request.prompt(items))
+        if len(encoded.tokens) >= card.context_length:
             raise InvalidRequest(
-                f"The input is {len(prompt)} tokens long; {card.name} holds {card.context_length} tokens of input "
-                "and output together. Shorten the input.",
+                f"The input is {len(encoded.tokens)} tokens long; {card.name} holds {card.context_length} tokens of "
+                "input and output together. Shorten the input.",
                 param="input",
                 code="context_length_exceeded",
             )
-        return card, prompt
+        return card, encoded
 
     async def keep(
         self,
         ident: str,
         principal: Principal,
         request: CreateRequest,
-        received: bytes,
+        items: Sequence[Item],
         card: ModelCard,
-        prompt: tuple[int, ...],
+        encoded: Encoded,
     ) -> bytes:
         """Store the response, its task and its first events in one transaction; returns the response as JSON."""
-        now = self._clock.now()
+        now, prompt = self._clock.now(), encoded.tokens
+        request = msgspec.structs.replace(request, shape=encoded.shape)
         room = card.context_length - len(prompt)
         events = Journal(ident, now // MICROSECONDS, request, len(prompt), exact=card.exact).create()
         new = NewTask(
@@ -72,7 +76,7 @@ class Submit:
             exact=card.exact,
             created_at=now,
             request=msgspec.json.encode(request),
-            received=received,
+            received=msgspec.json.encode(named(items, ident)),
             prompt=prompt,
             tokens_max=min(room, request.max_output_tokens or room),
             events=tuple(events),

@@ -10,7 +10,8 @@ from typing import Protocol
 
 import msgspec
 
-from perdure.domain.model import Message, ModelCard, Sampling
+from perdure.domain.model import Encoded, ModelCard, Prompt, Sampling, Shape
+from perdure.domain.parts import Part, Text
 
 
 class End(StrEnum):
@@ -21,16 +22,23 @@ class End(StrEnum):
 
 
 class Piece(msgspec.Struct, frozen=True):
-    """Newly drawn tokens and the text they stand for.
+    """Newly drawn tokens and what they stand for.
 
-    A piece ends where a character ends, so texts can be joined in any grouping. Tokens that show no text (the first
-    bytes of a character, the model's end mark) come with the next piece that ends one, or with the last piece, whose
-    `end` is set. Only there may an unfinished character be replaced, once, by U+FFFD.
+    A piece ends where a character ends and where it is certain what its tokens mean (what may be the beginning of a
+    call or of a stop text waits), so parts can be joined in any grouping. Tokens that show nothing by themselves (the
+    first bytes of a character, the marks around a call, the model's end mark) come with the next piece that shows
+    something, or with the last piece, whose `end` is set. Only there may an unfinished character be replaced, once,
+    by U+FFFD.
     """
 
-    text: str
+    parts: tuple[Part, ...]
     tokens: tuple[int, ...]
     end: End | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of messages in it."""
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -38,7 +46,7 @@ class Job(msgspec.Struct, frozen=True):
 
     `prompt` are the token ids to read; `done` the token ids drawn before, in order, always up to the end of a piece:
     the generation goes on after them and gives only what comes next. `tokens_max` bounds `done` and new tokens
-    together, the model's end mark counted.
+    together, the model's end mark counted. `shape` is what `encode` gave with the prompt.
     """
 
     ident: str
@@ -47,6 +55,7 @@ class Job(msgspec.Struct, frozen=True):
     done: tuple[int, ...]
     sampling: Sampling
     tokens_max: int
+    shape: Shape = Shape()
 
 
 class RuntimeCrashed(Exception):
@@ -110,11 +119,13 @@ class Runtime(Protocol):
         """The model of exactly that name, or `None`. Raises `ModelUnavailable` when it exists and cannot be used."""
         ...
 
-    async def encode(self, model: str, messages: Sequence[Message]) -> tuple[int, ...]:
-        """The token ids of the conversation through the model's own chat template, up to where the answer starts.
+    async def encode(self, model: str, prompt: Prompt) -> Encoded:
+        """The token ids of the prompt through the model's own chat template, up to where the answer starts, and the
+        shape of the answer.
 
-        Raises `InvalidRequest` (param `input`) where the template refuses the messages, `ModelUnavailable` where
-        there is no such process.
+        Raises `InvalidRequest` where the template refuses the messages (param `input`), where a schema cannot be
+        compiled (the param names the place in it), and with the code `context_length_exceeded` where the prompt fills
+        the window; `ModelUnavailable` where there is no such process.
         """
         ...
 

@@ -31,7 +31,8 @@ from perdure.domain.recovery import OnRestart
 class NewTask(msgspec.Struct, frozen=True):
     """A response and its task, about to be accepted.
 
-    `request` is the JSON of the validated request, `received` the JSON of its input as it came, `prompt` the token
+    `request` is the JSON of the validated request, `received` the JSON array of the items that it answers, in normal
+    form (`domain.items`), `prompt` the token
     ids to read, `tokens_max` how many may be drawn after them. `events` start at number 0.
     """
 
@@ -261,6 +262,10 @@ class Store(Protocol):
 
     async def snapshot(self, task_id: int) -> bytes | None:
         """The response object of the last lifecycle event, as rendered."""
+        ...
+
+    async def received(self, task_id: int) -> bytes:
+        """The items that the response answers, as they were kept; empty once the task is gone."""
         ...
 
     async def prompt(self, task_id: int) -> tuple[int, ...]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from perdure.domain.errors import ModelUnavailable
-from perdure.domain.model import Message, ModelCard
+from perdure.domain.model import Encoded, ModelCard, Prompt
+from perdure.domain.parts import Part, Text, joined
 from perdure.ports.runtime import End, Generation, Job, JobFailed, Piece, Statistics
 
 END_MARK = 0
@@ -26,14 +27,15 @@ class Script:
     """How the answer to one prompt goes.
 
     The model closes its turn with the token number `length`, whose text is empty; `silent` are positions of tokens
-    that show no text by themselves. Before position `p` is drawn, `gates[p]` has to be set. `troubles` are used up in
-    turn: each is raised instead of drawing its position or a later one. `stop_gate` has to be set before a stop
-    returns; `stop_trouble` is raised by it.
+    that show no text by themselves, `shows` what others stand for instead of a word. Before position `p` is drawn,
+    `gates[p]` has to be set. `troubles` are used up in turn: each is raised instead of drawing its position or a
+    later one. `stop_gate` has to be set before a stop returns; `stop_trouble` is raised by it.
     """
 
     length: int = 6
     gates: dict[int, asyncio.Event] = field(default_factory=dict[int, asyncio.Event])
     silent: frozenset[int] = frozenset()
+    shows: dict[int, tuple[Part, ...]] = field(default_factory=dict[int, tuple[Part, ...]])
     troubles: list[tuple[int, Exception]] = field(default_factory=list[tuple[int, Exception]])
     stop_gate: asyncio.Event | None = None
     stop_trouble: Exception | None = None
@@ -108,7 +110,7 @@ class ScriptedGeneration:
         while True:
             position, end = len(done), self._end(len(done))
             if end is not None:
-                self._give(Piece(self._shown(gathered), tuple(gathered), end))
+                self._give(Piece(self._shown(gathered, position), tuple(gathered), end))
                 return
             await self._obstacles(position)
             self._drawn()
@@ -116,7 +118,7 @@ class ScriptedGeneration:
             gathered.append(END_MARK if closing else token(self._job.prompt, position))
             done.append(gathered[-1])
             if not closing and position not in self._script.silent and self._end(len(done)) is None:
-                self._give(Piece(self._shown(gathered), tuple(gathered)))
+                self._give(Piece(self._shown(gathered, len(done)), tuple(gathered)))
                 gathered = []
             await asyncio.sleep(0)
 
@@ -132,8 +134,10 @@ class ScriptedGeneration:
         if self._script.troubles and self._script.troubles[0][0] <= position:
             raise self._script.troubles.pop(0)[1]
 
-    def _shown(self, tokens: Sequence[int]) -> str:
-        return "".join(_word(number) for number in tokens if number != END_MARK)
+    def _shown(self, tokens: Sequence[int], end: int) -> tuple[Part, ...]:
+        """What tokens stand for that end before the position `end`."""
+        words = {place: (Text(_word(number)),) for place, number in enumerate(tokens, end - len(tokens)) if number}
+        return tuple(joined(part for place, word in words.items() for part in self._script.shows.get(place, word)))
 
     def _give(self, piece: Piece) -> None:
         self._pieces.append(piece)
@@ -143,14 +147,16 @@ class ScriptedGeneration:
 class ScriptedRuntime:
     """Implements `Runtime`. Attributes are what a test sets before, and looks at after.
 
-    `cards` are the models; `unavailable` says of a model why it cannot be used. `jobs` are the starts so far, `drawn`
-    counts tokens, `loads` loads, `busiest` the most generations that were under way at once.
+    `cards` are the models; `unavailable` says of a model why it cannot be used. `prompts` are what was encoded so far
+    and `jobs` the starts, `drawn` counts tokens, `loads` loads, `busiest` the most generations that were under way at
+    once.
     """
 
     def __init__(self, slots: int = 1, window: int = 4096) -> None:
         self.cards = {MODEL: card(MODEL, window)}
         self.unavailable: dict[str, str] = {}
         self.jobs: list[Job] = []
+        self.prompts: list[Prompt] = []
         self.drawn = 0
         self.loads = 0
         self.busy = 0
@@ -195,10 +201,11 @@ class ScriptedRuntime:
         self._check(name)
         return self.cards.get(name)
 
-    async def encode(self, model: str, messages: Sequence[Message]) -> tuple[int, ...]:
+    async def encode(self, model: str, prompt: Prompt) -> Encoded:
         """The token ids of the conversation."""
         self._check(model)
-        return encoded("".join(message.content for message in messages))
+        self.prompts.append(prompt)
+        return Encoded(encoded("".join(message.content for message in prompt.messages)))
 
     async def load(self, model: str) -> None:
         """Return when the model can draw."""

@@ -7,18 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from perdure.domain import events as ev
 from perdure.domain.errors import NotFound
 from perdure.domain.lifecycle import Status
-from perdure.domain.request import CreateRequest
 from perdure.engine.record import Recorder
 from perdure.engine.wakeups import Wakeups
 from perdure.ports.storage import TaskRecord
 from tests.integration.failpoints.scenarios import RETENTION_SECONDS, TOLD, Scenario
 from tests.soundness import idents, unsound
-from tests.unit.engine.stage import BriskLoop, Stage, opened, undisturbed
+from tests.unit.engine.stage import BriskLoop, Stage, asked, opened, undisturbed
 
 WHOLE, CUT = 5, 3
 """Tokens of an undisturbed text, and of one that is cut at its limit."""
@@ -113,7 +110,7 @@ async def _next_life(folder: Path, scenario: Scenario, promises: Promises) -> li
 
 async def _one(stage: Stage, task: TaskRecord, scenario: Scenario, promises: Promises) -> list[str]:
     """A response that has come to its end."""
-    prompt = msgspec.json.decode(task.request, type=CreateRequest).messages[0].content
+    prompt = asked(await stage.store.received(task.id))
     log = await stage.log(task.ident)
     found = [
         f"has not the event {seq} that a reader has seen"

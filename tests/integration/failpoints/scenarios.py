@@ -232,8 +232,10 @@ class Left:
 
 
 STATES = (Status.QUEUED, Status.LOADING, Status.RUNNING, Status.CANCELLING)
-LEFT = [Left(state, policy) for state in STATES for policy in OnRestart]
-LEFT += [Left(state, OnRestart.RESUME, deleted=True) for state in STATES]
+LEFT = [
+    *(Left(state, policy) for state in STATES for policy in OnRestart),
+    *(Left(state, OnRestart.RESUME, deleted=True) for state in STATES),
+]
 """All that there is before `recovers`."""
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from perdure.domain.model import Message
+from perdure.domain.model import Message, Prompt
 from perdure.ports.runtime import Piece, RuntimeCrashed
 from perdure.runtime.llamacpp import wire
 from perdure.runtime.llamacpp.keeper import UNREADY_DEATHS_MAX, Keeper
@@ -88,11 +88,11 @@ def test_a_killed_tokenizer_is_replaced(tiny_model: Path) -> None:
 
     async def test() -> None:
         async with running(tiny_model) as runtime:
-            before = await runtime.encode("m", [Message("user", "x")])
+            before = await runtime.encode("m", Prompt((Message("user", "x"),)))
             tokenizer, _ = runtime.processes()
             os.kill(tokenizer, signal.SIGKILL)
             await until(lambda: tokenizer not in runtime.processes())
-            assert await runtime.encode("m", [Message("user", "x")]) == before
+            assert await runtime.encode("m", Prompt((Message("user", "x"),))) == before
 
     run(test())
 

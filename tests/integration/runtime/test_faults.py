@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perdure.domain.errors import ModelUnavailable
-from perdure.domain.model import Message
+from perdure.domain.model import Message, Prompt
 from perdure.runtime.llamacpp.host import ModelFile
 from perdure.runtime.llamacpp.supervisor import LlamaRuntime
 from tests.integration.runtime.tools import draw, make_job, run, running, text_of, until
@@ -63,7 +63,11 @@ def test_a_damaged_file_is_a_fault_with_its_reason(
 
     async def test() -> None:
         async with running(path, log=lines.append) as runtime:
-            for asking in (runtime.load("m"), runtime.card("m"), runtime.encode("m", [Message("user", "x")])):
+            for asking in (
+                runtime.load("m"),
+                runtime.card("m"),
+                runtime.encode("m", Prompt((Message("user", "x"),))),
+            ):
                 with pytest.raises(ModelUnavailable, match=reason) as caught:
                     await asking
                 assert caught.value.message.startswith("The model m cannot be used: ")

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from perdure.domain.errors import InvalidRequest, ModelUnavailable
-from perdure.domain.model import Message
+from perdure.domain.model import Message, Prompt
 from perdure.ports.runtime import End, Job, JobFailed, Piece
 from tests.integration.runtime.tools import draw, make_job, rest_of, rest_until, run, running, text_of, tokens_of
 
@@ -26,7 +26,7 @@ def test_a_text_is_drawn_in_pieces_up_to_its_limit(tiny_model: Path) -> None:
             assert await runtime.models() == [card]
             assert await runtime.card("other") is None
             await runtime.load("m")
-            prompt = await runtime.encode("m", [Message("user", "Hello")])
+            prompt = (await runtime.encode("m", Prompt((Message("user", "Hello"),)))).tokens
             pieces = await draw(runtime, make_job(prompt=prompt))
             assert len(tokens_of(pieces)) == 50
             assert pieces[-1].end is End.LENGTH
@@ -207,11 +207,11 @@ def test_a_conversation_that_cannot_be_encoded_is_the_callers_fault(tiny_model: 
         async with running(tiny_model) as runtime:
             for bad in (Message("king", "x"), Message("user", "\ud800")):
                 with pytest.raises(InvalidRequest) as caught:
-                    await runtime.encode("m", [bad])
+                    await runtime.encode("m", Prompt((bad,)))
                 assert caught.value.param == "input"
             with pytest.raises(ModelUnavailable):
-                await runtime.encode("other", [Message("user", "x")])
-            assert await runtime.encode("m", [Message("user", "x")])
+                await runtime.encode("other", Prompt((Message("user", "x"),)))
+            assert await runtime.encode("m", Prompt((Message("user", "x"),)))
 
     run(test())
 
@@ -236,7 +236,7 @@ def test_the_bundled_model_goes_on_exactly(real_model: Path) -> None:
     async def test() -> None:
         async with running(real_model) as runtime:
             await runtime.load("m")
-            prompt = await runtime.encode("m", [Message("user", "Why is the sky blue?")])
+            prompt = (await runtime.encode("m", Prompt((Message("user", "Why is the sky blue?"),)))).tokens
             jobs = [make_job(9, prompt=prompt, tokens=16, temperature=temperature) for temperature in (0.0, 1.0)]
             wholes = [await draw(runtime, job) for job in jobs]
             cuts = [(job, whole, cut) for job, whole in zip(jobs, wholes, strict=True) for cut in (1, 9)]

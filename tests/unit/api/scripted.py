@@ -16,9 +16,11 @@ import msgspec
 
 from perdure.domain.errors import InvalidRequest, NotFound, PerdureError, Unauthenticated
 from perdure.domain.events import TERMINAL_TYPES, Event
+from perdure.domain.items import Item
 from perdure.domain.journal import Journal
 from perdure.domain.lifecycle import TERMINAL, Status, shown
 from perdure.domain.model import ModelCard
+from perdure.domain.parts import Text
 from perdure.domain.principal import ALL_SCOPES, Principal, Scope
 from perdure.domain.request import CreateRequest
 from perdure.domain.response import ResponseError
@@ -66,7 +68,7 @@ class Kept:
 
     principal: Principal
     request: CreateRequest
-    received: bytes
+    items: Sequence[Item]
     journal: Journal
     status: Status = Status.QUEUED
     events: list[Event] = field(default_factory=list[Event])
@@ -110,7 +112,7 @@ class ScriptedService:
         """Let a held response complete."""
         kept = self.kept[ident]
         for text in TEXTS[1:]:
-            kept.record(kept.journal.write(text, (2,)), Status.RUNNING)
+            kept.record(kept.journal.write([Text(text)], (2,)), Status.RUNNING)
         kept.record(kept.journal.finish(NOW + 1), Status.COMPLETED)
 
     def fail(self, ident: str) -> None:
@@ -132,19 +134,20 @@ class ScriptedService:
             raise Unauthenticated("No client has this token.")
         return self.tokens[token]
 
-    async def submit(self, principal: Principal, request: CreateRequest, received: bytes) -> Accepted:
+    async def submit(self, principal: Principal, request: CreateRequest, items: Sequence[Item]) -> Accepted:
         if self.refusal is not None:
             raise self.refusal
         if request.model != MODEL:
             raise NotFound(f"There is no such model; there is {MODEL}.", param="model", code="model_not_found")
-        if sum(len(message.content) for message in request.messages) > WINDOW_CHARS:
+        messages = request.prompt(items).messages
+        if sum(len(message.content) for message in messages) > WINDOW_CHARS:
             raise InvalidRequest("Too long.", param="input", code="context_length_exceeded")
         ident = f"{len(self.kept):026d}"
-        kept = self.kept[ident] = Kept(principal, request, received, Journal(ident, NOW, request, 3))
+        kept = self.kept[ident] = Kept(principal, request, items, Journal(ident, NOW, request, 3))
         first = kept.journal.create()
         kept.record(first, Status.QUEUED)
         kept.record(kept.journal.claim(), Status.LOADING)
-        kept.record(kept.journal.write(TEXTS[0], (1,)), Status.RUNNING)
+        kept.record(kept.journal.write([Text(TEXTS[0])], (1,)), Status.RUNNING)
         if not self.hold:
             self.finish(ident)
         response = first[-1].snapshot

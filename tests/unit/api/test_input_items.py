@@ -7,8 +7,9 @@ import pytest
 from openai.types.responses import response_input_item_param, response_input_message_content_list_param
 
 from perdure.api import input_items
-from perdure.api.input_items import ITEMS_NOT_SERVED, PARTS_NOT_SERVED, TEXT_PARTS
+from perdure.api.input_items import ITEMS_NOT_SERVED, MEDIA_PARTS, TEXT_PARTS
 from perdure.domain.errors import InvalidRequest
+from perdure.domain.items import conversation
 from perdure.domain.limits import INPUT_ITEMS_MAX, INPUT_TEXT_MAX_CHARS
 from perdure.domain.model import Message
 
@@ -30,9 +31,14 @@ def literals(hint: Any) -> Iterator[str]:
             yield from literals(value)
 
 
+def messages(value: object) -> tuple[Message, ...]:
+    """What the model gets of an input."""
+    return conversation(None, input_items.read(value).items)
+
+
 def test_a_string_is_a_message_of_the_user() -> None:
     """White space is text like any other."""
-    assert input_items.read(" \n") == (Message("user", " \n"),)
+    assert messages(" \n") == (Message("user", " \n"),)
 
 
 @pytest.mark.parametrize(
@@ -74,13 +80,13 @@ def test_a_string_is_a_message_of_the_user() -> None:
 )
 def test_what_is_a_message_is_read_as_one(item: object, message: Message) -> None:
     """With and without type, as the caller writes it and as the service returned it."""
-    assert input_items.read([item]) == (message,)
+    assert messages([item]) == (message,)
 
 
 def test_order_and_empty_messages_are_kept() -> None:
     """An empty message among others stays where it is."""
     items = [USER, {"role": "assistant", "content": []}, {"role": "user", "content": "y"}]
-    assert input_items.read(items) == (Message("user", "x"), Message("assistant", ""), Message("user", "y"))
+    assert messages(items) == (Message("user", "x"), Message("assistant", ""), Message("user", "y"))
 
 
 @pytest.mark.parametrize("value", ["", [], [{"role": "user", "content": ""}], [{"role": "user", "content": []}]])
@@ -121,13 +127,11 @@ TYPE, VALUE, GONE, RANGE, NOT_YET = (
         ({"role": "user", "content": [{"type": "odd", "text": "x"}]}, "input[1].content[0].type", VALUE),
         ({"role": "user", "content": [{"type": "input_text"}]}, "input[1].content[0].text", GONE),
         ({"role": "user", "content": [{"type": "input_text", "text": 5}]}, "input[1].content[0].text", TYPE),
-        ({"role": "user", "content": [{"type": "input_image"}]}, "input[1].content[0].type", NOT_YET),
         ({"role": "user", "content": "x" * (INPUT_TEXT_MAX_CHARS + 1)}, "input[1].content", RANGE),
         ({"role": "user", "content": [{}] * (INPUT_ITEMS_MAX + 1)}, "input[1].content", RANGE),
         ({"type": "odd", "role": "user", "content": "x"}, "input[1].type", VALUE),
         ({"type": 5, "role": "user", "content": "x"}, "input[1].type", TYPE),
-        ({"type": "function_call", "name": "f"}, "input[1].type", NOT_YET),
-        ({"id": "msg_1"}, "input[1].type", NOT_YET),
+        ({"type": "function_call", "name": "f"}, "input[1].call_id", GONE),
         ({"id": "msg_1", "type": None}, "input[1].type", NOT_YET),
     ],
 )
@@ -138,21 +142,23 @@ def test_what_is_no_message_is_refused_where_it_stands(item: object, param: str,
     assert (refused.value.param, refused.value.error_code) == (param, code)
 
 
-def test_the_path_counts_parts() -> None:
-    """The third item's second part is named as such."""
-    item = {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_file"}]}
-    with pytest.raises(InvalidRequest) as refused:
-        input_items.read([USER, USER, item])
-    assert refused.value.param == "input[2].content[1].type"
+def test_what_a_model_of_text_cannot_take_is_kept_and_named() -> None:
+    """The third item's second part is named as such, and shown as it came."""
+    item = {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_file", "file_id": "f"}]}
+    found = input_items.read([USER, USER, item])
+    assert found.ignored == ["input[2].content[1]"]
+    assert found.items[2]["content"][1] == {"type": "input_file", "file_id": "f"}
+    assert conversation(None, found.items)[2].content == "a"
 
 
 def test_every_item_type_of_the_official_client_is_known() -> None:
     """A new type in the client's package makes this fail until it is put in the table."""
     known = set(types_of(response_input_item_param.ResponseInputItemParam))
-    assert known - {"message"} == ITEMS_NOT_SERVED
+    served = {"message", "function_call", "function_call_output", "reasoning", "item_reference"}
+    assert known - served == ITEMS_NOT_SERVED
 
 
 def test_every_part_type_of_the_official_client_is_known() -> None:
     """The same for the parts of a message."""
     known = set(types_of(response_input_message_content_list_param.ResponseInputContentParam))
-    assert known <= PARTS_NOT_SERVED | set(TEXT_PARTS)
+    assert known <= {*MEDIA_PARTS, *TEXT_PARTS}

@@ -21,6 +21,11 @@ SAMPLES = {
         "0416e4bf5dbf079abafd46d5fc9b59062a3c9de2e49a17f008c66bcac086263f",
         "fd89f449569826ccf14f61329a8fac2297f5fb26b470ef908a1d478b095821aa",
     ),
+    2: (
+        "59176f54ca33fd62e2166c1c537ac4e238c8315608f3468f74aee343e0dc77b1",
+        "0416e4bf5dbf079abafd46d5fc9b59062a3c9de2e49a17f008c66bcac086263f",
+        "b90cbef2b61bfe1523aca66a2b23bfc9cb463334f2247ea01d9ea12f6dda42ec",
+    ),
 }
 """By number: digests of a response, of its task, and of its events. A number that was in use keeps its line."""
 

@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from perdure.domain import events as ev
 from perdure.domain.events import Event
 from perdure.domain.journal import Journal
-from perdure.domain.model import Message
+from perdure.domain.parts import CallArguments, CallBegin, CallEnd, Logprob, Part, Reasoning, Text
 from perdure.domain.recovery import OnRestart
 from perdure.domain.request import CreateRequest
 from perdure.domain.response import ResponseError
 
 REQUEST = CreateRequest(
     model="tiny",
-    messages=(Message("user", "Hello."),),
     instructions=None,
     background=True,
     store=True,
@@ -48,8 +47,13 @@ def data(event: Event) -> dict[str, Any]:
 def test_a_life_in_order() -> None:
     """The events of a plain answer come in the order that clients rely on."""
     journal = new()
-    log = [*journal.create(), *journal.claim(), *journal.write("Hi", [1]), *journal.write("!", [2, 3])]
-    log += [*journal.write("", [9]), *journal.finish(1_700_000_009)]
+    log = [
+        *journal.create(),
+        *journal.claim(),
+        *journal.write([Text("Hi")], [1]),
+        *journal.write([Text("!")], [2, 3]),
+    ]
+    log += [*journal.write([Text("")], [9]), *journal.finish(1_700_000_009)]
     assert types(log) == [
         ev.CREATED,
         ev.QUEUED,
@@ -82,7 +86,7 @@ def test_an_early_end_closes_what_is_open(ending: str) -> None:
     """Text, part and item are closed, the item as incomplete, before the one terminal event; the text is kept."""
     journal = new()
     journal.create()
-    journal.write("Hal", [1])
+    journal.write([Text("Hal")], [1])
     closing = journal.fail(ResponseError("x", "y")) if ending == "fail" else getattr(journal, ending)()
     assert types(closing)[:3] == [ev.TEXT_DONE, ev.PART_DONE, ev.ITEM_DONE]
     assert types(closing)[3] in ev.TERMINAL_TYPES
@@ -103,7 +107,7 @@ def test_an_answer_without_text_is_still_an_answer() -> None:
     """A model that closes its turn at once has completed a message with an empty text."""
     journal = new()
     journal.create()
-    journal.write("", [9])
+    journal.write([Text("")], [9])
     log = journal.finish(1)
     assert types(log)[0] == ev.ITEM_ADDED
     assert data(log[-1])["response"]["output"][0]["content"][0]["text"] == ""
@@ -113,11 +117,11 @@ def test_a_retry_replaces_what_was_shown() -> None:
     """The old item is closed, the new attempt announced, and the new text stands at the next index, alone."""
     journal = new()
     journal.create()
-    journal.write("old", [1, 2])
+    journal.write([Text("old")], [1, 2])
     again = journal.retry("server_restarted")
     assert types(again) == [ev.TEXT_DONE, ev.PART_DONE, ev.ITEM_DONE, ev.RETRIED]
     assert data(again[-1])["attempt"] == 2
-    log = [*journal.write("new", [3]), *journal.finish(1)]
+    log = [*journal.write([Text("new")], [3]), *journal.finish(1)]
     assert data(log[0])["output_index"] == 1
     final = data(log[-1])["response"]
     assert [item["content"][0]["text"] for item in final["output"]] == ["new"]
@@ -138,8 +142,8 @@ def test_tokens_without_text_are_kept_with_the_next_event() -> None:
     """No token gets lost between two pieces of text."""
     journal = new()
     journal.create()
-    assert journal.write("", [1, 2]) == []
-    log = journal.write("é", [3])
+    assert journal.write([Text("")], [1, 2]) == []
+    log = journal.write([Text("é")], [3])
     assert [token for event in log for token in event.tokens] == [1, 2, 3]
 
 
@@ -151,27 +155,39 @@ def test_a_gap_in_the_log_is_refused() -> None:
         new().replay([log[0], log[2]])
 
 
-pieces = st.lists(st.tuples(st.text(max_size=4), st.lists(st.integers(0, 9), max_size=3)), max_size=8)
+def a_call(words: list[str]) -> list[Part]:
+    """A whole call, its arguments in pieces."""
+    return [CallBegin("f"), *(CallArguments(word) for word in words), CallEnd()]
+
+
+words = st.text(max_size=4)
+parts = st.one_of(
+    words.map(lambda word: [Text(word, (Logprob(word, -1.5, (1,)),) * bool(word))]),
+    words.map(lambda word: [Reasoning(word)]),
+    st.lists(words, max_size=3).map(a_call),
+    st.just([CallBegin("f"), CallArguments("{")]),
+)
+pieces = st.lists(st.tuples(parts, st.lists(st.integers(0, 9), max_size=3)), max_size=8)
 
 
 @given(pieces, st.sampled_from(["", "retry", "cut", "cancel", "finish"]), pieces)
 def test_replay_gives_back_the_state_of_the_writer(
-    first: list[tuple[str, list[int]]], middle: str, then: list[tuple[str, list[int]]]
+    first: list[tuple[list[Part], list[int]]], middle: str, then: list[tuple[list[Part], list[int]]]
 ) -> None:
     """The log is the snapshot: folding it yields what the writer held, whatever happened."""
     journal = new()
     log = [*journal.create(), *journal.claim()]
-    for text, tokens in first:
-        log += journal.write(text, tokens)
+    for written, tokens in first:
+        log += journal.write(written, tokens)
     if middle == "retry":
         log += journal.retry("server_restarted")
-        for text, tokens in then:
-            log += journal.write(text, tokens)
+        for written, tokens in then:
+            log += journal.write(written, tokens)
     elif middle:
         log += journal.finish(1) if middle == "finish" else getattr(journal, middle)()
     again = new().replay(log)
     again.attempt = journal.attempt  # kept in the row: a retry that nobody saw writes no event
     if len(again.tokens) == len(journal.tokens):
         assert again == journal
-    assert (again.text, again.announced, again.item_open) == (journal.text, journal.announced, journal.item_open)
+    assert (again.closed, again.draft, again.output_index) == (journal.closed, journal.draft, journal.output_index)
     assert journal.tokens[: len(again.tokens)] == again.tokens

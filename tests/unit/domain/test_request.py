@@ -3,7 +3,7 @@
 import msgspec
 
 from perdure.domain.request import CreateRequest
-from perdure.domain.response import Extension, Response
+from perdure.domain.response import Extension, Response, TextSettings
 
 OLDEST = (
     b'{"model":"m","messages":[{"role":"user","content":"Hello."}],"instructions":null,"background":true,'
@@ -16,10 +16,11 @@ OLDEST = (
 def test_a_request_that_the_first_version_has_kept_can_be_read() -> None:
     """A field that came later has its default."""
     kept = msgspec.json.decode(OLDEST, type=CreateRequest)
-    assert (kept.model, kept.seed, kept.messages[0].content) == ("m", 1, "Hello.")
+    assert (kept.model, kept.seed, kept.tools) == ("m", 1, ())
 
 
 def test_every_field_of_a_request_is_told_in_its_response() -> None:
-    """Under its own name; the messages are read apart."""
-    told = {*Response.__struct_fields__, *Extension.__struct_fields__}
-    assert set(CreateRequest.__struct_fields__) - {"messages"} <= told
+    """Under its own name, but for those that another one tells, or that decide how the answer is told."""
+    told = {*Response.__struct_fields__, *Extension.__struct_fields__, *TextSettings.__struct_fields__}
+    untold = {"choice", "logprobs", "shape", "stop"}
+    assert set(CreateRequest.__struct_fields__) - told == untold

@@ -16,8 +16,8 @@ from typing import Any, ParamSpec, cast
 import msgspec
 
 from perdure.domain.events import TERMINAL_TYPES, Event
+from perdure.domain.items import Item, conversation
 from perdure.domain.lifecycle import TERMINAL, Status
-from perdure.domain.model import Message
 from perdure.domain.principal import ALL_SCOPES, Principal
 from perdure.domain.recovery import OnRestart
 from perdure.domain.request import CreateRequest
@@ -32,7 +32,17 @@ P = ParamSpec("P")
 
 SPEED = 20
 BOUND_SECONDS = 300  # of the loop's time: 15 of the wall's
-RECEIVED = b'"Hello"'
+
+
+def user(prompt: str) -> Item:
+    """What somebody says, as an item in normal form."""
+    part = {"type": "input_text", "text": prompt}
+    return {"type": "message", "role": "user", "status": "completed", "content": [part]}
+
+
+def asked(received: bytes) -> str:
+    """The prompt of a response, from its items as they were kept."""
+    return "".join(message.content for message in conversation(None, msgspec.json.decode(received)))
 
 
 class BriskSelector(selectors.DefaultSelector):
@@ -244,7 +254,7 @@ class Stage:
 
     async def submit(self, prompt: str = "Hello", **fields: Any) -> str:
         """Have a response accepted."""
-        return (await self.engine.submit(self.principal, request(prompt, **fields), RECEIVED)).ident
+        return (await self.engine.submit(self.principal, request(**fields), [user(prompt)])).ident
 
     async def cancel(self, ident: str) -> None:
         """Ask for the end of a response."""
@@ -340,11 +350,10 @@ async def started(
         await stage.stop(seconds=0)
 
 
-def request(prompt: str = "Hello", **fields: Any) -> CreateRequest:
+def request(**fields: Any) -> CreateRequest:
     """A valid request."""
     given: dict[str, Any] = {
         "model": MODEL,
-        "messages": (Message("user", prompt),),
         "instructions": None,
         "background": True,
         "store": True,

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 from tests.unit.engine.mishaps import every
-from tests.unit.engine.stage import Stage, opened, request, said, scenario, started, types, undisturbed
+from tests.unit.engine.stage import Stage, opened, request, said, scenario, started, types, undisturbed, user
 
 from perdure.domain.errors import StorageFailed
 from perdure.domain.journal import Journal
 from perdure.domain.lifecycle import TERMINAL, UNFINISHED, Status
+from perdure.domain.parts import Text
 from perdure.domain.recovery import OnRestart
 from perdure.engine.record import Recorder
 from perdure.engine.run import Fingerprint
@@ -40,7 +41,7 @@ async def leave(
     """A row as a process leaves it that is gone from one moment to the next."""
     recorder = Recorder(stage.store, stage.clock, Wakeups())
     ident = stage.names.ident(0)
-    asked = request(prompt, on_restart=policy)
+    asked = request(on_restart=policy)
     journal = Journal(ident, stage.clock.now() // 1_000_000, asked, len(prompt))
     new = NewTask(
         ident=ident,
@@ -52,7 +53,7 @@ async def leave(
         exact=True,
         created_at=stage.clock.now(),
         request=msgspec.json.encode(asked),
-        received=b'"Hello"',
+        received=msgspec.json.encode([user(prompt)]),
         prompt=encoded(prompt),
         tokens_max=4096 - len(encoded(prompt)),
         events=tuple(journal.create()),
@@ -67,7 +68,7 @@ async def leave(
         task = await recorder.move(task, R, fingerprint=then)
         if tokens:
             text, drawn = undisturbed(prompt, tokens), [token(encoded(prompt), place) for place in range(tokens)]
-            task = await recorder.move(task, R, journal.write(text, drawn), tokens_kept=tokens)
+            task = await recorder.move(task, R, journal.write([Text(text)], drawn), tokens_kept=tokens)
     if state is C:
         task = await recorder.move(task, C, note="cancel requested")
     if fields:
@@ -148,7 +149,7 @@ async def test_a_text_whose_last_token_was_kept_ends_without_a_new_one(tmp_path:
         task = await leave(stage, R, tokens=5)
         recorder = Recorder(stage.store, stage.clock, Wakeups())
         journal = await recorder.journal(task)
-        events = journal.write(" ", [END_MARK])
+        events = journal.write([Text(" ")], [END_MARK])
         task = await recorder.move(task, R, events, tokens_kept=6)
         await stage.engine.start()
         assert (await stage.ended(task.ident)).status is Status.COMPLETED

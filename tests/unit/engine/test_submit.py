@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.unit.engine.stage import RECEIVED, Stage, opened, request, scenario, started, turns, types
+from tests.unit.engine.stage import Stage, opened, request, scenario, started, turns, types, user
 
 from perdure.domain.errors import InvalidRequest, ModelUnavailable, NotFound, QueueFull, StorageFull, Unavailable
 from perdure.domain.lifecycle import Status
@@ -37,7 +37,7 @@ async def test_an_accepted_response_is_durable_before_the_caller_is_told(tmp_pat
 async def test_the_answer_is_the_response_as_it_was_kept(tmp_path: Path) -> None:
     """Byte for byte the object of the last event of the submit, whatever has become of the task meanwhile."""
     async with started(tmp_path) as stage:
-        accepted = await stage.engine.submit(stage.principal, request("Hello"), RECEIVED)
+        accepted = await stage.engine.submit(stage.principal, request(), [user("Hello")])
         await stage.ended(accepted.ident)
         task = await stage.store.task(accepted.ident)
         assert task is not None

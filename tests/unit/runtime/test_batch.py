@@ -4,13 +4,15 @@ import random
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from perdure.domain.model import Sampling
+from perdure.domain.model import Sampling, Shape
+from perdure.domain.parts import Part, Text
 from perdure.runtime.llamacpp.batch import Batch, share
 from perdure.runtime.llamacpp.context import Context, Row
 from perdure.runtime.llamacpp.model import Model
@@ -42,21 +44,23 @@ def batch_of(model: Model, slots: int = 4) -> Generator[tuple[Batch, Watched]]:
         context.close()
 
 
+PLAIN = Sampling(1.0, 1.0, 0)
+
+
 def job(run: int = 1, *, prompt: int = 20, tokens: int = 40, temperature: float = 1.0) -> Draw:
     words = random.Random(run)
     return Draw(
         run=run,
         prompt=tuple(words.randrange(3, 259) for _ in range(prompt)),
         done=(),
-        temperature=temperature,
-        top_p=1.0 if run % 3 else 0.9,
-        seed=run,
+        sampling=Sampling(temperature, 1.0 if run % 3 else 0.9, run),
         tokens_max=tokens,
+        shape=Shape(),
     )
 
 
 def resumed(made: Draw, done: tuple[int, ...]) -> Draw:
-    return Draw(made.run, made.prompt, done, made.temperature, made.top_p, made.seed, made.tokens_max)
+    return msgspec.structs.replace(made, done=done)
 
 
 def step(batch: Batch) -> Step:
@@ -78,8 +82,13 @@ def tokens_of(pieces: Sequence[Drawn]) -> tuple[int, ...]:
     return tuple(token for piece in pieces for token in piece.tokens)
 
 
+def shown(piece: Drawn) -> str:
+    """The text of a piece."""
+    return "".join(part.text for part in piece.parts if isinstance(part, Text))
+
+
 def text_of(pieces: Sequence[Drawn]) -> str:
-    return "".join(piece.text for piece in pieces)
+    return "".join(shown(piece) for piece in pieces)
 
 
 @given(wanted=st.lists(st.integers(1, 500), min_size=1, max_size=ROWS_MAX))
@@ -123,7 +132,7 @@ def test_a_text_ends_with_the_models_mark(tiny: Model) -> None:
     """The mark's id is the last token and shows no text. A cold draw after its own mark meets one soon enough."""
     pieces: list[Drawn] = []
     for seed in range(1, 40):
-        made = Draw(seed, (5, 6, 7), (), 60.0, 1.0, seed, 400)
+        made = Draw(seed, (5, 6, 7), (), Sampling(60.0, 1.0, seed), 400, Shape())
         pieces = alone(tiny, made)
         if pieces[-1].end == "stop":
             break
@@ -138,17 +147,17 @@ def test_what_is_already_at_its_end_ends_at_once(tiny: Model) -> None:
         batch.add(resumed(job(1, tokens=3), (40, 41, 42)))
         batch.add(resumed(job(2, tokens=9), (40, 2)))
         assert not batch.busy
-        assert batch.report().drawn == (Drawn(1, "", (), "length"), Drawn(2, "", (), "stop"))
+        assert batch.report().drawn == (Drawn(1, (), (), "length"), Drawn(2, (), (), "stop"))
         assert context.calls == []
 
 
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [
-        (Draw(1, (), (), 1.0, 1.0, 0, 5), "prompt is empty"),
-        (Draw(1, (5, 288), (), 1.0, 1.0, 0, 5), "no token 288"),
-        (Draw(1, (5,), (-1,), 1.0, 1.0, 0, 5), "no token -1"),
-        (Draw(1, (5,) * 1000, (), 1.0, 1.0, 0, 25), "window of 1024"),
+        (Draw(1, (), (), PLAIN, 5, Shape()), "prompt is empty"),
+        (Draw(1, (5, 288), (), PLAIN, 5, Shape()), "no token 288"),
+        (Draw(1, (5,), (-1,), PLAIN, 5, Shape()), "no token -1"),
+        (Draw(1, (5,) * 1000, (), PLAIN, 25, Shape()), "window of 1024"),
     ],
 )
 def test_a_job_that_cannot_be_done_fails_with_a_reason(tiny: Model, wrong: Draw, reason: str) -> None:
@@ -249,7 +258,7 @@ def test_a_text_can_be_resumed_at_every_piece(tiny: Model, temperature: float, p
     jobs = [resumed(made, tokens_of(whole[:cut])) for cut in cuts]
     rests = together(tiny, jobs, random.Random(1))
     for cut, rest in zip(cuts, rests, strict=True):
-        assert rest == [(piece.text, piece.tokens, piece.end) for piece in whole[cut:]]
+        assert rest == [(piece.parts, piece.tokens, piece.end) for piece in whole[cut:]]
 
 
 def test_texts_do_not_depend_on_their_neighbours(tiny: Model) -> None:
@@ -261,11 +270,11 @@ def test_texts_do_not_depend_on_their_neighbours(tiny: Model) -> None:
     ]
     stops = {n: chance.randrange(1, 30) for n in range(0, 40, 5)}
     for n, pieces in enumerate(together(tiny, jobs, chance, stops)):
-        expected = [(piece.text, piece.tokens, piece.end) for piece in alone(tiny, jobs[n])]
+        expected = [(piece.parts, piece.tokens, piece.end) for piece in alone(tiny, jobs[n])]
         assert pieces == (expected[: len(pieces)] if n in stops else expected)
 
 
-Piece = tuple[str, tuple[int, ...], str | None]
+Piece = tuple[tuple[Part, ...], tuple[int, ...], str | None]
 
 
 def together(
@@ -282,11 +291,11 @@ def together(
                 n = waiting.pop(0)
                 live.add(n)
                 made = jobs[n]
-                batch.add(Draw(n, made.prompt, made.done, made.temperature, made.top_p, made.seed, made.tokens_max))
+                batch.add(msgspec.structs.replace(made, run=n))
             if batch.busy:
                 batch.step()
             for drawn in batch.report().drawn:
-                got[drawn.run].append((drawn.text, drawn.tokens, drawn.end))
+                got[drawn.run].append((drawn.parts, drawn.tokens, drawn.end))
                 if drawn.end is not None:
                     live.discard(drawn.run)
             for n in [n for n in live if n in ages]:

@@ -4,18 +4,20 @@ import io
 
 import pytest
 
-from perdure.domain.model import Message
+from perdure.domain.model import Message, Prompt, Sampling, Shape, Tool
+from perdure.domain.parts import CallBegin, Text
 from perdure.runtime.llamacpp import wire
 
+PROMPT = Prompt((Message(role="user", content="Ein Öl\0€😀"),), (Tool("f", None, {"type": "object"}),))
 ORDERS: list[wire.Order] = [
     wire.OpenTokenizer(path=b"/m.gguf", library=None),
     wire.OpenEngine(path=b"/m.gguf", library=b"/l.so", slots=4, window=64, threads=1, memory_max_bytes=1),
-    wire.Encode(1, (Message(role="user", content="Ein Öl\0€😀"),), tokens_max=9),
-    wire.Draw(run=1, prompt=(1, 2), done=(), temperature=0.5, top_p=1.0, seed=2**63 - 1, tokens_max=9),
+    wire.Encode(1, PROMPT, tokens_max=9),
+    wire.Draw(1, (1, 2), done=(), sampling=Sampling(0.5, 1.0, 2**63 - 1), tokens_max=9, shape=Shape("g", "c")),
     wire.Stop(run=3),
 ]
 ANSWER = wire.Step(
-    drawn=(wire.Drawn(1, "a", (5, 6), None), wire.Drawn(2, "", (), "stop")),
+    drawn=(wire.Drawn(1, (Text("a"), CallBegin("f")), (5, 6), None), wire.Drawn(2, (), (), "stop")),
     failed=(wire.Failed(3, "why"),),
     freed=(4,),
     tokens_drawn=10,

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perdure.domain.model import Sampling
+from perdure.domain.parts import Part, Text
 from perdure.ports.runtime import End
 from perdure.runtime.llamacpp.context import Row
 from perdure.runtime.llamacpp.plan import ROWS_MAX
@@ -67,6 +68,10 @@ class _Text:
         return len(self.unread) - self.at
 
 
+def _shown(piece: Run) -> tuple[Part, ...]:
+    return (Text(piece.text),) if piece.text else ()
+
+
 def share(wanted: Sequence[int], room: int) -> list[int]:
     """Divide `room` rows: those who want the fewest come first, of equals the one who came first.
 
@@ -109,9 +114,9 @@ class Batch:
         if reason is not None:
             self._failed.append(Failed(job.run, reason))
         elif job.done and self._vocabulary.ends(job.done[-1]):
-            self._drawn.append(Drawn(job.run, "", (), End.STOP))
+            self._drawn.append(Drawn(job.run, (), (), End.STOP))
         elif len(job.done) >= job.tokens_max:
-            self._drawn.append(Drawn(job.run, "", (), End.LENGTH))
+            self._drawn.append(Drawn(job.run, (), (), End.LENGTH))
         else:
             self._texts[job.run] = self._begin(job)
 
@@ -131,7 +136,7 @@ class Batch:
         return _Text(
             run=job.run,
             slot=self._free.pop(0),
-            sampling=Sampling(temperature=job.temperature, top_p=job.top_p, seed=job.seed),
+            sampling=job.sampling,
             tokens_max=job.tokens_max,
             unread=job.prompt + job.done,
             drawn=len(job.done),
@@ -183,10 +188,10 @@ class Batch:
         if text.drawn >= text.tokens_max:
             self._end(text, End.LENGTH, piece or text.pieces.finish())
         elif piece is not None:
-            self._drawn.append(Drawn(text.run, piece.text, piece.tokens, None))
+            self._drawn.append(Drawn(text.run, _shown(piece), piece.tokens, None))
 
     def _end(self, text: _Text, end: End, last: Run) -> None:
-        self._drawn.append(Drawn(text.run, last.text, last.tokens, end))
+        self._drawn.append(Drawn(text.run, _shown(last), last.tokens, end))
         self._release(text)
 
     def _release(self, text: _Text) -> None:

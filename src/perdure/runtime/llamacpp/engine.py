@@ -80,7 +80,7 @@ class Engine:
         if generation is None:
             return
         end = End(drawn.end) if drawn.end is not None else None
-        generation.give(Piece(text=drawn.text, tokens=drawn.tokens, end=end))
+        generation.give(Piece(parts=drawn.parts, tokens=drawn.tokens, end=end))
         if end is not None:
             self._finish(drawn.run, JobFailed, "the generation has ended")
 
@@ -102,8 +102,7 @@ def _draw(run: int, job: Job) -> wire.Draw:
         run=run,
         prompt=job.prompt,
         done=job.done,
-        temperature=job.sampling.temperature,
-        top_p=job.sampling.top_p,
-        seed=job.sampling.seed,
+        sampling=job.sampling,
         tokens_max=job.tokens_max,
+        shape=job.shape,
     )

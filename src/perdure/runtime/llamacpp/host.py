@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from perdure.domain.errors import ModelUnavailable
-from perdure.domain.model import Message, ModelCard
+from perdure.domain.model import Encoded, ModelCard, Prompt
 from perdure.ports.runtime import Job, Statistics
 from perdure.runtime.llamacpp import wire
 from perdure.runtime.llamacpp.engine import Engine
@@ -115,14 +115,14 @@ class Host:
             raise ModelUnavailable(self.fault or f"The model {self.name} has not been started.")
         return self._card
 
-    async def encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
+    async def encode(self, prompt: Prompt) -> Encoded:
         """See the port."""
         card = await self.card()
-        size = sum(len(message.content.encode(errors="replace")) for message in messages)
+        size = sum(len(message.content.encode(errors="replace")) for message in prompt.messages)
         if size > self._text_max_bytes:
             raise too_long(self.name, f"{size} bytes", card.context_length)
         with self._naming_the_fault():
-            return await self.tokenizer.encode(messages, card.context_length)
+            return await self.tokenizer.encode(prompt, card.context_length)
 
     async def load(self) -> None:
         """See the port."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from perdure.domain.errors import ModelUnavailable
-from perdure.domain.model import Message, ModelCard
+from perdure.domain.model import Encoded, ModelCard, Prompt
 from perdure.ports.runtime import Generation, Job, RuntimeCrashed, Statistics
 from perdure.runtime.llamacpp.host import Host, HostSettings, ModelFile
 
@@ -82,9 +82,9 @@ class LlamaRuntime:
         host = self._hosts.get(name)
         return await host.card() if host is not None else None
 
-    async def encode(self, model: str, messages: Sequence[Message]) -> tuple[int, ...]:
+    async def encode(self, model: str, prompt: Prompt) -> Encoded:
         """See the port."""
-        return await self._host(model).encode(messages)
+        return await self._host(model).encode(prompt)
 
     async def load(self, model: str) -> None:
         """See the port."""

@@ -1,10 +1,10 @@
 """The tokenizer of one model as the service sees it, over a child that may die at any time."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from perdure.domain.errors import InvalidRequest, ModelUnavailable
-from perdure.domain.model import Message
+from perdure.domain.model import Encoded, Prompt
 from perdure.runtime.llamacpp import wire
 from perdure.runtime.llamacpp.keeper import Keeper
 
@@ -39,7 +39,7 @@ class Tokenizer:
             log=log,
         )
 
-    async def encode(self, messages: Sequence[Message], tokens_max: int) -> tuple[int, ...]:
+    async def encode(self, prompt: Prompt, tokens_max: int) -> Encoded:
         """See the port. A conversation of `tokens_max` tokens or more may be refused instead."""
         await self.keeper.ready()
         child = self.keeper.child
@@ -49,7 +49,7 @@ class Tokenizer:
         number = self._last_number
         reply = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
-            child.send(wire.Encode(number, tuple(messages), tokens_max))
+            child.send(wire.Encode(number, prompt, tokens_max))
             async with asyncio.timeout(ENCODE_SECONDS_MAX):
                 answer = await reply
         except UnicodeEncodeError as error:
@@ -62,8 +62,8 @@ class Tokenizer:
         if isinstance(answer, wire.TooLong):
             raise too_long(self._name, f"at least {answer.least} tokens", tokens_max)
         if isinstance(answer, wire.NotEncoded):
-            raise InvalidRequest(f"The model {self._name} refuses this input: {answer.reason}", param="input")
-        return answer.tokens
+            raise InvalidRequest(f"The model {self._name} refuses this input: {answer.reason}", param=answer.param)
+        return Encoded(answer.tokens, answer.shape)
 
     def _receive(self, answer: wire.Answer) -> None:
         if not isinstance(answer, _Reply):

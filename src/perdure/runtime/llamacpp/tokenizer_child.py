@@ -6,6 +6,7 @@ Run as `python -m perdure.runtime.llamacpp.tokenizer_child`; speaks `wire` over 
 import os
 from pathlib import Path
 
+from perdure.domain.model import Shape
 from perdure.runtime.llamacpp import wire
 from perdure.runtime.llamacpp.child import Pipes, library_path, run
 from perdure.runtime.llamacpp.library import LibraryUnusable, open_library
@@ -28,13 +29,14 @@ def _facts(model: Model) -> wire.TokenizerReady:
 
 
 def _encode(template: ChatTemplate, order: wire.Encode) -> wire.Encoded | wire.TooLong | wire.NotEncoded:
-    least = template.at_least(order.messages)
+    messages = order.prompt.messages
+    least = template.at_least(messages)
     if least >= order.tokens_max:  # found out before the work: tokenising takes the longer the more there is
         return wire.TooLong(order.number, least)
     try:
-        return wire.Encoded(order.number, template.encode(order.messages))
+        return wire.Encoded(order.number, template.encode(messages), Shape())
     except TemplateRefused as error:
-        return wire.NotEncoded(order.number, str(error))
+        return wire.NotEncoded(order.number, str(error), "input")
 
 
 def main() -> None:

@@ -9,7 +9,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from perdure.domain.model import Message
+from perdure.domain.model import Prompt, Sampling, Shape
+from perdure.domain.parts import Part
 
 FRAME_MAX_BYTES = 256 * 1024 * 1024  # a guard against nonsense, far above the largest request body
 HEADER = struct.Struct("<I")
@@ -41,7 +42,7 @@ class Encode(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Turn a conversation into token ids, unless it is `tokens_max` or more; the answer bears the same number."""
 
     number: int
-    messages: tuple[Message, ...]
+    prompt: Prompt
     tokens_max: int
 
 
@@ -51,10 +52,9 @@ class Draw(msgspec.Struct, frozen=True, array_like=True, tag=True):
     run: int
     prompt: tuple[int, ...]
     done: tuple[int, ...]
-    temperature: float
-    top_p: float
-    seed: int
+    sampling: Sampling
     tokens_max: int
+    shape: Shape
 
 
 class Stop(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -93,10 +93,11 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Encoded(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The token ids of a conversation."""
+    """The token ids of a conversation, and the shape of the answer."""
 
     number: int
     tokens: tuple[int, ...]
+    shape: Shape
 
 
 class TooLong(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -107,17 +108,18 @@ class TooLong(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class NotEncoded(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The chat template refuses the conversation."""
+    """The chat template refuses the conversation, or a schema cannot be compiled: then `param` names the place."""
 
     number: int
     reason: str
+    param: str
 
 
 class Drawn(msgspec.Struct, frozen=True, array_like=True):
     """A piece of the text `run`. With `end` set, its slot is free."""
 
     run: int
-    text: str
+    parts: tuple[Part, ...]
     tokens: tuple[int, ...]
     end: str | None
 

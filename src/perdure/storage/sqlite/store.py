@@ -165,6 +165,10 @@ class SqliteStore:
         """The response object of the last lifecycle event."""
         return self._read(events.snapshot, task_id)
 
+    async def received(self, task_id: int) -> bytes:
+        """The items that the response answers."""
+        return self._read(tasks.received, task_id)
+
     async def prompt(self, task_id: int) -> tuple[int, ...]:
         """The token ids to read."""
         return self._read(tasks.prompt, task_id)

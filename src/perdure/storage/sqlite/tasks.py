@@ -22,7 +22,7 @@ _QUEUE_UP, _INSERT_TASK, _INSERT_RESPONSE = _sql["queue_up"], _sql["insert_task"
 _MOVE, _GROW, _NOTE_ATTEMPT = _sql["move_task"], _sql["grow_task"], _sql["note_attempt"]
 _BY_IDENT, _GOES_ON, _UNFINISHED = _sql["task_by_ident"], _sql["goes_on"], _sql["unfinished"]
 _NEXT_OWNED, _NEXT_QUEUED, _QUEUE_POSITION = _sql["next_owned"], _sql["next_queued"], _sql["queue_position"]
-_PROMPT, _ATTEMPTS, _FINISHED = _sql["prompt"], _sql["attempts"], _sql["finished"]
+_RECEIVED, _PROMPT, _ATTEMPTS, _FINISHED = _sql["received"], _sql["prompt"], _sql["attempts"], _sql["finished"]
 _LEAVE_NAME, _EXPIRED, _FORGET = _sql["leave_name"], _sql["expired"], _sql["forget"]
 _PURGE = tuple(_sql[f"purge_{what}"] for what in ("bodies", "events", "attempts", "response", "task"))
 
@@ -126,6 +126,11 @@ def next_runnable(
 def queue_position(connection: apsw.Connection, task_id: int) -> int | None:
     """How many queued tasks come first."""
     return value(connection, _QUEUE_POSITION, {"id": task_id})
+
+
+def received(connection: apsw.Connection, task_id: int) -> bytes:
+    """The items that the response answers."""
+    return (value(connection, _RECEIVED, {"id": task_id}) or "").encode()
 
 
 def prompt(connection: apsw.Connection, task_id: int) -> tuple[int, ...]:

@@ -76,6 +76,9 @@ SELECT (
 )
 FROM tasks AS t WHERE t.id = :id AND t.status = 'queued';
 
+-- name: received
+SELECT received FROM responses WHERE id = :id;
+
 -- name: prompt
 SELECT prompt FROM responses WHERE id = :id;
 
