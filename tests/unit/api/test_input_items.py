@@ -132,7 +132,6 @@ TYPE, VALUE, GONE, RANGE, NOT_YET = (
         ({"type": "odd", "role": "user", "content": "x"}, "input[1].type", VALUE),
         ({"type": 5, "role": "user", "content": "x"}, "input[1].type", TYPE),
         ({"type": "function_call", "name": "f"}, "input[1].call_id", GONE),
-        ({"id": "msg_1", "type": None}, "input[1].type", NOT_YET),
     ],
 )
 def test_what_is_no_message_is_refused_where_it_stands(item: object, param: str, code: str) -> None:
