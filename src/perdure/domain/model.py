@@ -79,11 +79,14 @@ class Shape(msgspec.Struct, frozen=True):
     """What an answer must look like, and how it is read. Kept beside the task, so that a restart goes on by the same.
 
     `grammar` is the text of an llguidance grammar, None where anything may be drawn. `calls` names the notation in
-    which this model writes calls of functions, None where a text is text and nothing else.
+    which this model writes calls of functions, None where no call is looked for. `reasoning` says where the model
+    writes for itself: nowhere, between its marks (`marked`), or from the start up to the closing mark (`open`, where
+    the prompt holds the opening one).
     """
 
     grammar: str | None = None
     calls: str | None = None
+    reasoning: Literal["none", "marked", "open"] = "none"
 
 
 class Encoded(msgspec.Struct, frozen=True):
