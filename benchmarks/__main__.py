@@ -23,6 +23,8 @@ BEGIN, END = "<!-- figures of %s: begin -->", "<!-- figures of %s: end -->"
 NAMES = (
     "generation",
     "creates",
+    "foreground",
+    "readers",
     "seen",
     "memory",
     "store",
