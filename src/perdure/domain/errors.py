@@ -8,6 +8,7 @@
     |- Forbidden             the client lacks a scope, or the door is closed to this host or origin (403)
     |- NotFound              nothing of that name that this client may see (404)
     |- MethodNotAllowed      (405)
+    |- NotServed             a route of OpenAI's API that a later version will have (501)
     |- QueueFull             nothing was created, try again later (429)
     |- Unavailable           the service cannot do this now (503)
     |  |- ModelUnavailable
@@ -74,6 +75,12 @@ class MethodNotAllowed(PerdureError):
     """The route exists and does not take this method."""
 
     code = "method_not_allowed"
+
+
+class NotServed(PerdureError):
+    """The route belongs to the API and is not served yet; the message says what to use instead."""
+
+    code = "not_implemented"
 
 
 class QueueFull(PerdureError):

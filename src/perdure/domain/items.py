@@ -5,9 +5,13 @@ An item is a JSON object with an `id`. In normal form nothing has to be guessed:
 it from the start.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+
+from perdure.domain.limits import JSON_DEPTH_MAX
 from perdure.domain.model import Message, ToolCall
 
 Item = dict[str, Any]
@@ -16,11 +20,20 @@ ROLES = {"user": "user", "assistant": "assistant", "system": "system", "develope
 """Roles of the API, and those that chat templates know."""
 TEXT_PARTS = frozenset({"input_text", "output_text", "text", "refusal"})
 _PREFIXES = {"message": "msg", "function_call": "fc", "function_call_output": "fco", "reasoning": "rs"}
+_NAME = re.compile(r"[a-z]+_([0-9A-Za-z_-]{1,64})_(in)?[0-9]+")
+_ARGUMENTS = msgspec.json.Decoder(dict[str, Any], float_hook=str)
 
 
 def output_id(kind: str, ident: str, output_index: int) -> str:
     """The outside name of an output item: a function of its place, so that no restart can change it."""
     return f"{_PREFIXES[kind]}_{ident}_{output_index}"
+
+
+def home(item_id: str) -> tuple[str, bool] | None:
+    """The response that an item of this name belongs to, and whether it is of its input; None for a name that was
+    not given here."""
+    found = _NAME.fullmatch(item_id)
+    return (found[1], found[2] is not None) if found else None
 
 
 def call_id(ident: str, output_index: int) -> str:
@@ -65,3 +78,16 @@ def _text(content: str | list[Item]) -> str:
         return content
     parts = (part for part in content if part["type"] in TEXT_PARTS)
     return "".join(part["refusal"] if part["type"] == "refusal" else part["text"] for part in parts)
+
+
+def is_json_object(arguments: str) -> bool:
+    """Whether the arguments of a call are whole, and no deeper than a body may be: it cannot bound what is inside a
+    string, and everybody who reads them would recurse. Numbers are bounded by nobody: a model may write any."""
+    try:
+        level: list[Any] = [_ARGUMENTS.decode(arguments)]
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    for _ in range(JSON_DEPTH_MAX):
+        level = [part for each in level for part in (each.values() if isinstance(each, dict) else each)]
+        level = [part for part in level if isinstance(part, dict | list)]
+    return not level

@@ -76,9 +76,13 @@ class Journal:
         draft = self.draft
         if draft is not None and draft.takes(part):
             return [self._plain(kind, **fields) for kind, fields in draft.add(part)]
-        closing = self._close("completed")
         new = begun(part, self.ident, self.output_index)
-        return closing + self._open(new) if new is not None else closing
+        if new is None:
+            return self._close("completed")
+        tokens, self._unplaced = self._unplaced, ()  # they are what the new item begins with
+        closing = self._close("completed")
+        self._unplaced = tokens
+        return closing + self._open(new)
 
     def finish(self, at: int) -> list[Event]:
         """The model closed its turn. `at` is in seconds since 1970."""

@@ -65,6 +65,20 @@ class JsonSchema(msgspec.Struct, frozen=True, tag_field="type", tag="json_schema
 TextFormat = PlainText | JsonObject | JsonSchema
 
 
+class Places(msgspec.Struct, frozen=True):
+    """Where functions and the format stand in the caller's own request, so that he is told of them by his own paths.
+
+    `tools` has a path for each function of the prompt, None where they are all the tools that there are.
+    """
+
+    tools: tuple[str, ...] | None = None
+    format: str = "text.format"
+
+    def tool(self, number: int) -> str:
+        """The path of a function, by its place in the prompt."""
+        return f"tools[{number}]" if self.tools is None else self.tools[number]
+
+
 class Prompt(msgspec.Struct, frozen=True):
     """Everything that decides what a model reads, and what its answer may look like."""
 
@@ -73,6 +87,7 @@ class Prompt(msgspec.Struct, frozen=True):
     choice: ToolChoice = ToolChoice()
     parallel: bool = True
     format: TextFormat = PlainText()
+    places: Places = Places()
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -90,10 +105,14 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Encoded(msgspec.Struct, frozen=True):
-    """A prompt as token ids, and the shape of the answer."""
+    """A prompt as token ids, and the shape of the answer.
+
+    `dropped` are the places of what the schemas ask for and the answer is not held to, by the caller's paths.
+    """
 
     tokens: tuple[int, ...]
     shape: Shape = Shape()
+    dropped: tuple[str, ...] = ()
 
 
 class Sampling(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from perdure.domain.items import Item, conversation
-from perdure.domain.model import PlainText, Prompt, Sampling, Shape, TextFormat, Tool, ToolChoice
+from perdure.domain.model import Places, PlainText, Prompt, Sampling, Shape, TextFormat, Tool, ToolChoice
 from perdure.domain.recovery import OnRestart
 
 
@@ -21,7 +21,7 @@ class CreateRequest(msgspec.Struct, frozen=True, omit_defaults=False):
     then ends at the window at the latest. `ignored` names the fields and items that had no effect. `tool_choice` and
     `reasoning` are shown as they came; `choice` is what the former means. `logprobs` says whether probabilities are
     told. `truncated` and `shape` are settled at submit: the ids of the items that were left out of the prompt, and
-    what the answer looks like.
+    what the answer looks like. `places` says how the caller's own request names functions and format.
 
     A field that comes later stands last and has a default: requests that were kept before it do not name it.
     """
@@ -57,6 +57,7 @@ class CreateRequest(msgspec.Struct, frozen=True, omit_defaults=False):
     user: str | None = None
     truncated: tuple[str, ...] = ()
     shape: Shape = Shape()
+    places: Places = Places()
 
     def prompt(self, items: Sequence[Item]) -> Prompt:
         """What the model reads, after these items."""
@@ -66,6 +67,7 @@ class CreateRequest(msgspec.Struct, frozen=True, omit_defaults=False):
             choice=self.choice,
             parallel=self.parallel_tool_calls,
             format=self.format,
+            places=self.places,
         )
 
     @property

@@ -66,6 +66,15 @@ class JobFailed(Exception):
     """The runtime refuses this job for good (numbers that are not numbers, an impossible token); says why."""
 
 
+class PromptTooLong(Exception):
+    """The prompt cannot fit the window, which was found out before it was encoded. `size` says how long it is:
+    "4000000 bytes"."""
+
+    def __init__(self, size: str) -> None:
+        super().__init__(size)
+        self.size = size
+
+
 class Statistics(msgspec.Struct, frozen=True):
     """Counters of one model since its process started; `starts` counts processes since the service started."""
 
@@ -121,11 +130,12 @@ class Runtime(Protocol):
 
     async def encode(self, model: str, prompt: Prompt) -> Encoded:
         """The token ids of the prompt through the model's own chat template, up to where the answer starts, and the
-        shape of the answer.
+        shape of the answer. What a schema asks for and an answer cannot be held to is left out of the shape and named
+        in `dropped`, unless its function or format is `strict`. `prompt.places` are the caller's paths.
 
-        Raises `InvalidRequest` where the template refuses the messages (param `input`), where a schema cannot be
-        compiled (the param names the place in it), and with the code `context_length_exceeded` where the prompt fills
-        the window; `ModelUnavailable` where there is no such process.
+        Raises `InvalidRequest` where the template refuses the messages (param `input`) and where a schema cannot be
+        held to (the param is the path of the place in it); `PromptTooLong`, or gives tokens that fill the window;
+        `ModelUnavailable` where there is no such process.
         """
         ...
 

@@ -237,6 +237,12 @@ class Store(Protocol):
         hundred of them could be gigabytes."""
         ...
 
+    async def responses(
+        self, client_id: int, *, limit: int, after: str | None, ascending: bool
+    ) -> Sequence[TaskRecord]:
+        """The same of those of its responses that are to stay (`stored`), in every state."""
+        ...
+
     async def purgeable(self, now: int, limit: int) -> Sequence[TaskRecord]:
         """Tasks in a terminal state whose `purge_at` is not after `now`, the earliest first, `request` left empty."""
         ...

@@ -147,9 +147,9 @@ class ScriptedGeneration:
 class ScriptedRuntime:
     """Implements `Runtime`. Attributes are what a test sets before, and looks at after.
 
-    `cards` are the models; `unavailable` says of a model why it cannot be used. `prompts` are what was encoded so far
-    and `jobs` the starts, `drawn` counts tokens, `loads` loads, `busiest` the most generations that were under way at
-    once.
+    `cards` are the models; `unavailable` says of a model why it cannot be used; `dropped` is told of every prompt.
+    `prompts` are what was encoded so far and `jobs` the starts, `drawn` counts tokens, `loads` loads, `busiest` the
+    most generations that were under way at once.
     """
 
     def __init__(self, slots: int = 1, window: int = 4096) -> None:
@@ -157,6 +157,7 @@ class ScriptedRuntime:
         self.unavailable: dict[str, str] = {}
         self.jobs: list[Job] = []
         self.prompts: list[Prompt] = []
+        self.dropped: tuple[str, ...] = ()
         self.drawn = 0
         self.loads = 0
         self.busy = 0
@@ -205,7 +206,7 @@ class ScriptedRuntime:
         """The token ids of the conversation."""
         self._check(model)
         self.prompts.append(prompt)
-        return Encoded(encoded("".join(message.content for message in prompt.messages)))
+        return Encoded(encoded("".join(message.content for message in prompt.messages)), dropped=self.dropped)
 
     async def load(self, model: str) -> None:
         """Return when the model can draw."""

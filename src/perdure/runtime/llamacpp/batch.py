@@ -5,21 +5,29 @@ and what was drawn before, afterwards the one token drawn last. Each call reads 
 text has nothing left to read, the next token is drawn.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from perdure.domain.model import Sampling
-from perdure.domain.parts import Part, Text
+from perdure.domain.parts import Logprob
 from perdure.ports.runtime import End
+from perdure.runtime.llamacpp.answer import reader_of
 from perdure.runtime.llamacpp.context import Row
+from perdure.runtime.llamacpp.logprobs import logprob_of
+from perdure.runtime.llamacpp.notation import TOOL_CALL
 from perdure.runtime.llamacpp.plan import ROWS_MAX
-from perdure.runtime.llamacpp.sampling import NotNumbers, draw
-from perdure.runtime.llamacpp.text import Pieces, Run
+from perdure.runtime.llamacpp.sampling import NotNumbers, draw, penalised
+from perdure.runtime.llamacpp.text import Pieces, Run, TextFailed
 from perdure.runtime.llamacpp.wire import Draw, Drawn, Failed, Step
+
+if TYPE_CHECKING:
+    from perdure.runtime.llamacpp.masks import Grammars, Guide
 
 
 class Vocabulary(Protocol):
@@ -29,6 +37,8 @@ class Vocabulary(Protocol):
 
     def ends(self, token: int) -> bool: ...
     def bytes_of(self, token: int) -> bytes: ...
+    def token_text(self, token: int) -> str: ...
+    def tokenize(self, text: str, *, controls: bool) -> list[int]: ...
 
 
 class Decoder(Protocol):
@@ -41,7 +51,10 @@ class Decoder(Protocol):
 
 @dataclass(slots=True)
 class _Text:
-    """One text under way. `unread[at:]` waits to be read, at `position` of the slot and on."""
+    """One text under way. `unread[at:]` waits to be read, at `position` of the slot and on.
+
+    `guide` is there where a grammar is, `counts` (how often each token was drawn) where a penalty is.
+    """
 
     run: int
     slot: int
@@ -50,6 +63,8 @@ class _Text:
     unread: tuple[int, ...]
     drawn: int
     pieces: Pieces
+    guide: "Guide | None"
+    counts: Counter[int] | None
     at: int = 0
     position: int = 0
     reading: bool = True
@@ -67,9 +82,14 @@ class _Text:
     def waiting(self) -> int:
         return len(self.unread) - self.at
 
-
-def _shown(piece: Run) -> tuple[Part, ...]:
-    return (Text(piece.text),) if piece.text else ()
+    def add(self, token: int, logprob: Logprob | None) -> None:
+        """Take the token that was drawn, which is no end mark. Raises `TextFailed`."""
+        self.unread, self.at, self.reading = (token,), 0, False
+        if self.counts is not None:
+            self.counts[token] += 1
+        if self.guide is not None:
+            self.guide.add(token)
+        self.pieces.add(token, logprob)
 
 
 def share(wanted: Sequence[int], room: int) -> list[int]:
@@ -115,10 +135,8 @@ class Batch:
             self._failed.append(Failed(job.run, reason))
         elif job.done and self._vocabulary.ends(job.done[-1]):
             self._drawn.append(Drawn(job.run, (), (), End.STOP))
-        elif len(job.done) >= job.tokens_max:
-            self._drawn.append(Drawn(job.run, (), (), End.LENGTH))
         else:
-            self._texts[job.run] = self._begin(job)
+            self._begin(job)
 
     def _objection(self, job: Draw) -> str | None:
         if not self._free:
@@ -130,18 +148,56 @@ class Batch:
         for token in (*job.prompt, *job.done):
             if not 0 <= token < self._vocabulary.tokens:
                 return f"the model has no token {token}"
+        if job.shape.calls not in (None, TOOL_CALL):
+            return f"there is no notation of calls named {job.shape.calls}"
         return None
 
-    def _begin(self, job: Draw) -> _Text:
+    def _begin(self, job: Draw) -> None:
+        """Give the text a slot, unless what was drawn before is all that there is."""
+        try:
+            text = self._text(job)
+        except TextFailed as error:
+            self._failed.append(Failed(job.run, str(error)))
+            return
+        if self._is_over(text):
+            self._drawn.append(Drawn(job.run, (), (), End.STOP))
+        elif text.drawn >= text.tokens_max:
+            self._drawn.append(Drawn(job.run, (), (), End.LENGTH))
+        else:
+            self._texts[job.run] = text
+            self._free.remove(text.slot)
+
+    def _text(self, job: Draw) -> _Text:
+        sampling, grammar = job.sampling, job.shape.grammar
+        pieces = Pieces(self._vocabulary.bytes_of, reader_of(job.shape, sampling))
+        pieces.go_on(job.done)
         return _Text(
             run=job.run,
-            slot=self._free.pop(0),
-            sampling=job.sampling,
+            slot=self._free[0],
+            sampling=sampling,
             tokens_max=job.tokens_max,
             unread=job.prompt + job.done,
             drawn=len(job.done),
-            pieces=Pieces(self._vocabulary.bytes_of),
+            pieces=pieces,
+            guide=None if grammar is None else self._grammars.guide(grammar, job.done),
+            counts=Counter(job.done) if sampling.presence_penalty or sampling.frequency_penalty else None,
         )
+
+    def _is_over(self, text: _Text) -> bool:
+        """Whether the answer has ended without an end mark: by a stop text, or where its grammar wants one and the
+        model has none.
+        """
+        return text.pieces.stopped or (text.guide is not None and text.guide.complete and not self._can_end)
+
+    @cached_property
+    def _grammars(self) -> "Grammars":
+        from perdure.runtime.llamacpp.masks import Grammars
+
+        return Grammars(self._vocabulary)
+
+    @cached_property
+    def _can_end(self) -> bool:
+        return any(self._vocabulary.ends(token) for token in range(self._vocabulary.tokens))
 
     def stop(self, run: int) -> None:
         """Free the slot of a text, wherever it stands. Known or not, the next report has it as freed."""
@@ -169,29 +225,35 @@ class Batch:
 
     def _draw(self, text: _Text, index: int) -> None:
         try:
-            token = draw(self._decoder.logits(index), text.sampling, text.drawn)
-        except NotNumbers as error:
+            self._go_on(text, self._decoder.logits(index))
+        except (NotNumbers, TextFailed) as error:
             self._failed.append(Failed(text.run, str(error)))
             self._release(text)
-            return
+
+    def _go_on(self, text: _Text, logits: NDArray[np.float32]) -> None:
+        """Draw the next token, and report the piece that it completes, or the end that it is."""
+        weighed = logits
+        if text.counts is not None:
+            weighed = penalised(weighed, text.counts, text.sampling)
+        if text.guide is not None:
+            weighed = weighed + text.guide.bias()
+        token = draw(weighed, text.sampling, text.drawn)
         self.tokens_drawn += 1
         text.drawn += 1
-        text.unread, text.at, text.reading = (token,), 0, False
-        self._show(text, token)
-
-    def _show(self, text: _Text, token: int) -> None:
-        """Report the piece that the token completes, or the end that it is."""
         if self._vocabulary.ends(token):
-            self._end(text, End.STOP, text.pieces.finish(token))
+            self._end(text, End.STOP, text.pieces.finish(token, whole=True))
             return
-        piece = text.pieces.push(token)
-        if text.drawn >= text.tokens_max:
-            self._end(text, End.LENGTH, piece or text.pieces.finish())
-        elif piece is not None:
-            self._drawn.append(Drawn(text.run, _shown(piece), piece.tokens, None))
+        others = text.sampling.top_logprobs
+        text.add(token, None if others is None else logprob_of(logits, token, others, self._vocabulary))
+        if self._is_over(text):
+            self._end(text, End.STOP, text.pieces.finish(whole=True))
+        elif text.drawn >= text.tokens_max:
+            self._end(text, End.LENGTH, text.pieces.finish(whole=False))
+        elif (piece := text.pieces.take()) is not None:
+            self._drawn.append(Drawn(text.run, piece.parts, piece.tokens, None))
 
     def _end(self, text: _Text, end: End, last: Run) -> None:
-        self._drawn.append(Drawn(text.run, _shown(last), last.tokens, end))
+        self._drawn.append(Drawn(text.run, last.parts, last.tokens, end))
         self._release(text)
 
     def _release(self, text: _Text) -> None:

@@ -11,7 +11,8 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -63,11 +64,19 @@ class Channel(Pipes):
 
 def run(main: Callable[[], None]) -> None:
     """Run a child's main function. If it fails, say why and end without waiting for the thread that reads."""
-    try:
+    with failing_whole():
         main()
+    os._exit(1)
+
+
+@contextmanager
+def failing_whole() -> Generator[None]:
+    """What fails in here, in whichever thread, is the end of the process, which says why."""
+    try:
+        yield
     except BaseException:  # noqa: BLE001 - whatever it is, it ends here
         traceback.print_exc()
-    os._exit(1)
+        os._exit(1)
 
 
 def _stay_below_parent() -> None:
@@ -79,6 +88,11 @@ def _stay_below_parent() -> None:
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    end_with_parent()
+
+
+def end_with_parent() -> None:
+    """Have the kernel end this process with the thread that started it, where it can."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

@@ -10,8 +10,8 @@ from importlib.metadata import PackageNotFoundError, version
 from perdure.runtime.llamacpp import wire
 from perdure.runtime.llamacpp.plan import ROWS_MAX
 
-SAMPLER_VERSION = 1
-"""To be raised with every change to `sampling` that can change a drawn token."""
+SAMPLER_VERSION = 2
+"""To be raised with every change to `sampling`, `masks` or `answer` that can change what is drawn or shown."""
 
 # Measured to give the same bits for one row or many, beside any neighbours. General file types 2, 3 and 7 are
 # "mostly" Q4_0, Q4_1 and Q8_0; the types of all tensors are looked at as well, since "mostly" may hide others.
@@ -42,6 +42,7 @@ def fingerprint(facts: wire.TokenizerReady, *, model_digest: str, library_digest
         },
         "processor": {"machine": platform.machine(), "features": facts.system_info},
         "numpy": _version("numpy"),
+        "llguidance": _version("llguidance"),
         "sampler": SAMPLER_VERSION,
         "threads": threads,
         "ubatch": ROWS_MAX,

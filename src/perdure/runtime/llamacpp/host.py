@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from perdure.domain.errors import ModelUnavailable
+from perdure.domain.errors import InvalidRequest, ModelUnavailable
 from perdure.domain.model import Encoded, ModelCard, Prompt
-from perdure.ports.runtime import Job, Statistics
+from perdure.ports.runtime import Job, PromptTooLong, Statistics
 from perdure.runtime.llamacpp import wire
 from perdure.runtime.llamacpp.engine import Engine
 from perdure.runtime.llamacpp.exactness import fingerprint, is_exact
@@ -20,7 +20,8 @@ from perdure.runtime.llamacpp.generation import LlamaGeneration
 from perdure.runtime.llamacpp.keeper import Keeper
 from perdure.runtime.llamacpp.library import LibraryUnusable, find_library
 from perdure.runtime.llamacpp.plan import DoesNotFit, make_plan
-from perdure.runtime.llamacpp.tokenizer import Tokenizer, too_long
+from perdure.runtime.llamacpp.prompts import texts
+from perdure.runtime.llamacpp.tokenizer import Tokenizer
 
 _CHUNK_BYTES = 1 << 22
 
@@ -118,11 +119,17 @@ class Host:
     async def encode(self, prompt: Prompt) -> Encoded:
         """See the port."""
         card = await self.card()
-        size = sum(len(message.content.encode(errors="replace")) for message in prompt.messages)
-        if size > self._text_max_bytes:
-            raise too_long(self.name, f"{size} bytes", card.context_length)
-        with self._naming_the_fault():
-            return await self.tokenizer.encode(prompt, card.context_length)
+        try:
+            size = sum(len(text.encode(errors="replace")) for text in texts(prompt))
+            if size > self._text_max_bytes:
+                raise PromptTooLong(f"{size} bytes")
+            with self._naming_the_fault():
+                return await self.tokenizer.encode(prompt, card.context_length)
+        except UnicodeEncodeError as error:
+            raise InvalidRequest("A text holds half a surrogate pair.", param="input") from error
+        except OverflowError as error:
+            param = "tools" if prompt.tools else f"{prompt.places.format}.schema"
+            raise InvalidRequest("A schema holds a whole number of more than 64 bits.", param=param) from error
 
     async def load(self) -> None:
         """See the port."""

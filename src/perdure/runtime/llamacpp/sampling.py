@@ -8,8 +8,13 @@ The distribution is never cut behind the caller's back: at `top_p` 1 every token
 `top_p` below 1 it is the nucleus as defined: the fewest tokens, most likely first, equal ones by token id, whose mass
 reaches `top_p`.
 
+Penalties are taken from the logits before all that. They count the tokens of the answer so far, which makes them a
+function of the tokens before, like the logits themselves.
+
 Whoever changes a drawn token here raises `exactness.SAMPLER_VERSION`.
 """
+
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +52,16 @@ def draw(logits: NDArray[np.float32], sampling: Sampling, position: int) -> int:
     mass = np.cumsum(weights, dtype=np.float64)
     # The number is below 1, so the running sum passes it: at a token whose weight is not 0.
     return int(np.searchsorted(mass, uniform(sampling.seed, position) * mass[-1], side="right"))
+
+
+def penalised(logits: NDArray[np.float32], counts: Mapping[int, int], sampling: Sampling) -> NDArray[np.float32]:
+    """The logits less the penalties for the tokens drawn before, of which `counts` has how often each was."""
+    lessened = logits.copy()
+    if counts:
+        tokens = np.fromiter(counts.keys(), np.intp, len(counts))
+        times = np.fromiter(counts.values(), np.float32, len(counts))
+        lessened[tokens] -= np.float32(sampling.presence_penalty) + np.float32(sampling.frequency_penalty) * times
+    return lessened
 
 
 def nucleus_of(weights: NDArray[np.float32], top_p: float) -> NDArray[np.bool_]:

@@ -5,22 +5,14 @@ from collections.abc import Callable
 
 from perdure.domain.errors import InvalidRequest, ModelUnavailable
 from perdure.domain.model import Encoded, Prompt
+from perdure.ports.runtime import PromptTooLong
 from perdure.runtime.llamacpp import wire
 from perdure.runtime.llamacpp.keeper import Keeper
 
 ENCODE_SECONDS_MAX = 60.0
 
 _MODULE = "perdure.runtime.llamacpp.tokenizer_child"
-_Reply = wire.Encoded | wire.TooLong | wire.NotEncoded
-
-
-def too_long(model: str, size: str, window: int) -> InvalidRequest:
-    """What a caller is told whose conversation cannot fit."""
-    return InvalidRequest(
-        f"The input is {size} long; {model} holds {window} tokens of input and output together. Shorten the input.",
-        param="input",
-        code="context_length_exceeded",
-    )
+_Reply = wire.Encoded | wire.TooLong | wire.NotEncoded | wire.Busy
 
 
 class Tokenizer:
@@ -40,7 +32,10 @@ class Tokenizer:
         )
 
     async def encode(self, prompt: Prompt, tokens_max: int) -> Encoded:
-        """See the port. A conversation of `tokens_max` tokens or more may be refused instead."""
+        """See the port. A conversation of `tokens_max` tokens or more may be refused instead.
+
+        Raises `UnicodeEncodeError` for half a surrogate pair, `OverflowError` for a number of more than 64 bits.
+        """
         await self.keeper.ready()
         child = self.keeper.child
         if child is None:
@@ -52,18 +47,18 @@ class Tokenizer:
             child.send(wire.Encode(number, prompt, tokens_max))
             async with asyncio.timeout(ENCODE_SECONDS_MAX):
                 answer = await reply
-        except UnicodeEncodeError as error:
-            raise InvalidRequest("A text holds half a surrogate pair.", param="input") from error
         except TimeoutError as error:
             child.kill()
             raise ModelUnavailable(f"The tokenizer of {self._name} did not answer in time.") from error
         finally:
             self._waiting.pop(number, None)
         if isinstance(answer, wire.TooLong):
-            raise too_long(self._name, f"at least {answer.least} tokens", tokens_max)
+            raise PromptTooLong(f"at least {answer.least} tokens")
         if isinstance(answer, wire.NotEncoded):
             raise InvalidRequest(f"The model {self._name} refuses this input: {answer.reason}", param=answer.param)
-        return Encoded(answer.tokens, answer.shape)
+        if isinstance(answer, wire.Busy):
+            raise ModelUnavailable(f"{self._name} is busy with the schemas of other requests; try again.")
+        return Encoded(answer.tokens, answer.shape, answer.dropped)
 
     def _receive(self, answer: wire.Answer) -> None:
         if not isinstance(answer, _Reply):

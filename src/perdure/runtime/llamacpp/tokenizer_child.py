@@ -4,14 +4,26 @@ Run as `python -m perdure.runtime.llamacpp.tokenizer_child`; speaks `wire` over 
 """
 
 import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from perdure.domain.model import Shape
+import msgspec
+
+from perdure.domain.model import Prompt, Shape
 from perdure.runtime.llamacpp import wire
-from perdure.runtime.llamacpp.child import Pipes, library_path, run
+from perdure.runtime.llamacpp.child import Pipes, failing_whole, library_path, run
+from perdure.runtime.llamacpp.grammar import NoGrammar, Reasoning
+from perdure.runtime.llamacpp.lenient import settled
 from perdure.runtime.llamacpp.library import LibraryUnusable, open_library
 from perdure.runtime.llamacpp.model import Model, ModelRefused
-from perdure.runtime.llamacpp.template import ChatTemplate, TemplateRefused, TemplateUnusable
+from perdure.runtime.llamacpp.schemas import REMEMBERED_MAX
+from perdure.runtime.llamacpp.template import ChatTemplate, TemplateRefused, TemplateUnusable, Words
+
+TRIED_AT_ONCE = 2
+WAIT_SECONDS_MAX = 20.0  # for the turn of an order; with what trying may take, its caller still waits then
 
 
 def _facts(model: Model) -> wire.TokenizerReady:
@@ -28,15 +40,80 @@ def _facts(model: Model) -> wire.TokenizerReady:
     )
 
 
-def _encode(template: ChatTemplate, order: wire.Encode) -> wire.Encoded | wire.TooLong | wire.NotEncoded:
-    messages = order.prompt.messages
-    least = template.at_least(messages)
-    if least >= order.tokens_max:  # found out before the work: tokenising takes the longer the more there is
-        return wire.TooLong(order.number, least)
+class _Tokenizer:
+    """Answers orders: at once, but for one with schemas that are new. These are tried beside the others, which do not
+    wait for it."""
+
+    def __init__(self, template: ChatTemplate, send: Callable[[wire.Answer], None]) -> None:
+        self._template = template
+        self._send = send
+        self._lock = threading.Lock()
+        self._tried: dict[bytes, _Verdict] = {}  # of late: clients send the same schemas again and again
+        self._trying = ThreadPoolExecutor(TRIED_AT_ONCE)  # no thread is there before the first schema
+
+    def take(self, order: wire.Encode) -> None:
+        """Answer the order, now or later."""
+        least = self._template.at_least(order.prompt)
+        if least >= order.tokens_max:  # found out before the work: tokenising takes the longer the more there is
+            self._tell(wire.TooLong(order.number, least))
+            return
+        try:
+            words = self._template.encode(order.prompt)
+        except TemplateRefused as error:
+            self._tell(wire.NotEncoded(order.number, str(error), "input"))
+            return
+        verdict = _verdict(order.prompt, words.reasoning, checked=False)
+        if isinstance(verdict, NoGrammar) or verdict[0].grammar is None or len(words.tokens) >= order.tokens_max:
+            self._answer(order, words, verdict)  # what cannot be run in any case need not be tried
+        elif (tried := self._recall(_asked(order.prompt, words.reasoning))) is not None:
+            self._answer(order, words, tried)
+        else:
+            self._trying.submit(self._try, order, words, time.monotonic())
+
+    def _try(self, order: wire.Encode, words: Words, since: float) -> None:
+        """Answer an order whose schemas have to be tried first: the work of a thread of its own."""
+        with failing_whole():
+            if time.monotonic() - since > WAIT_SECONDS_MAX:
+                self._tell(wire.Busy(order.number))
+                return
+            verdict = _verdict(order.prompt, words.reasoning, checked=True)
+            with self._lock:
+                self._tried[_asked(order.prompt, words.reasoning)] = verdict
+                if len(self._tried) > REMEMBERED_MAX:
+                    del self._tried[next(iter(self._tried))]
+            self._answer(order, words, verdict)
+
+    def _recall(self, asked: bytes) -> "_Verdict | None":
+        with self._lock:
+            verdict = self._tried.pop(asked, None)
+            if verdict is not None:
+                self._tried[asked] = verdict  # the last that was asked for stands last
+            return verdict
+
+    def _answer(self, order: wire.Encode, words: Words, verdict: "_Verdict") -> None:
+        if isinstance(verdict, NoGrammar):
+            self._tell(wire.NotEncoded(order.number, str(verdict), verdict.param))
+        else:
+            self._tell(wire.Encoded(order.number, words.tokens, *verdict))
+
+    def _tell(self, answer: wire.Answer) -> None:
+        with self._lock:
+            self._send(answer)
+
+
+_Verdict = tuple[Shape, tuple[str, ...]] | NoGrammar
+
+
+def _verdict(prompt: Prompt, reasoning: Reasoning, *, checked: bool) -> _Verdict:
     try:
-        return wire.Encoded(order.number, template.encode(messages), Shape())
-    except TemplateRefused as error:
-        return wire.NotEncoded(order.number, str(error), "input")
+        return settled(prompt, reasoning, checked=checked)
+    except NoGrammar as error:
+        return error.with_traceback(None)
+
+
+def _asked(prompt: Prompt, reasoning: Reasoning) -> bytes:
+    """All that a verdict depends on."""
+    return msgspec.msgpack.encode((reasoning, msgspec.structs.replace(prompt, messages=())))
 
 
 def main() -> None:
@@ -46,7 +123,7 @@ def main() -> None:
     assert isinstance(opening, wire.OpenTokenizer)  # noqa: S101 - a broken invariant of the parent
     try:
         model = Model(open_library(library_path(opening)), Path(os.fsdecode(opening.path)), vocab_only=True)
-        template = ChatTemplate(model, model.chat_template)
+        tokenizer = _Tokenizer(ChatTemplate(model, model.chat_template), pipes.send)
         pipes.send(_facts(model))
     except (LibraryUnusable, ModelRefused, TemplateUnusable) as error:
         pipes.send(wire.Refused(str(error)))
@@ -54,7 +131,7 @@ def main() -> None:
     while True:
         order = pipes.receive()
         assert isinstance(order, wire.Encode)  # noqa: S101 - as above
-        pipes.send(_encode(template, order))
+        tokenizer.take(order)
 
 
 if __name__ == "__main__":

@@ -93,11 +93,12 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Encoded(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The token ids of a conversation, and the shape of the answer."""
+    """The token ids of a conversation, the shape of the answer, and what of the schemas is not in it."""
 
     number: int
     tokens: tuple[int, ...]
     shape: Shape
+    dropped: tuple[str, ...] = ()
 
 
 class TooLong(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -113,6 +114,12 @@ class NotEncoded(msgspec.Struct, frozen=True, array_like=True, tag=True):
     number: int
     reason: str
     param: str
+
+
+class Busy(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """So many schemas are being tried that this one's turn has not come in time."""
+
+    number: int
 
 
 class Drawn(msgspec.Struct, frozen=True, array_like=True):
@@ -143,7 +150,7 @@ class Step(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 Open = OpenTokenizer | OpenEngine
 Order = OpenTokenizer | OpenEngine | Encode | Draw | Stop
-Answer = TokenizerReady | EngineReady | Refused | Encoded | TooLong | NotEncoded | Step
+Answer = TokenizerReady | EngineReady | Refused | Encoded | TooLong | NotEncoded | Busy | Step
 
 _encoder = msgspec.msgpack.Encoder()
 _orders = msgspec.msgpack.Decoder(Order)

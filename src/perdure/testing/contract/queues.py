@@ -1,6 +1,7 @@
 # ruff: noqa: S101 -- assert is what a test is made of
 """In which order tasks are found."""
 
+import msgspec
 import pytest
 
 from perdure.domain.errors import NotFound
@@ -10,12 +11,14 @@ from perdure.testing.contract.suite import Place, Suite, idents, scenario
 from perdure.testing.store_steps import (
     BOOT,
     MODEL,
+    QUEUE_MAX,
     add_client,
     claim,
     end,
     finished,
     found,
     moved,
+    new_task,
     running,
     submitted,
 )
@@ -134,6 +137,30 @@ class Queues(Suite):
                 hide = Change(last.id, frozenset({last.status}), last.next_seq, last.status, 1, hidden=True)
                 await store.apply(hide)
         assert seen == (expected if ascending else expected[::-1])
+
+    @pytest.mark.parametrize("ascending", [False, True])
+    @scenario
+    async def test_stored_responses_are_the_clients_own_that_stay(self, place: Place, ascending: bool) -> None:
+        """In pages, finished or not; those that are not to be stored are left out, and so are hidden ones."""
+        store = await place.open()
+        client, other = await add_client(store), await add_client(store, "other", b"\x02" * 32)
+        for n in range(9):
+            task = msgspec.structs.replace(new_task(f"t{n}", client), stored=n % 3 != 1)
+            await store.submit(task, QUEUE_MAX)
+            await submitted(store, f"other{n}", other)
+        await store.apply(end(await found(store, "t2"), hidden=True))
+        await store.apply(end(await found(store, "t5")))
+        seen, after = list[str](), None
+        while page := await store.responses(client, limit=2, after=after, ascending=ascending):
+            seen += idents(page)
+            after = page[-1].ident
+            assert {task.request for task in page} == {b""}
+        expected = ["t0", "t3", "t5", "t6", "t8"]
+        assert seen == (expected if ascending else expected[::-1])
+        for after in ("nobody", "other0"):
+            with pytest.raises(NotFound) as caught:
+                await store.responses(client, limit=2, after=after, ascending=ascending)
+            assert caught.value.param == "after"
 
     @scenario
     async def test_a_page_after_an_unknown_task_is_not_found(self, place: Place) -> None:
