@@ -16,6 +16,7 @@ from perdure.domain.principal import Principal
 from perdure.domain.request import CreateRequest
 from perdure.engine.attendance import Attendance
 from perdure.engine.cancel import Cancel
+from perdure.engine.context import Context
 from perdure.engine.dispatch import Dispatcher
 from perdure.engine.feed import Feed
 from perdure.engine.models import Models
@@ -25,7 +26,7 @@ from perdure.engine.recover import Recover
 from perdure.engine.remove import Remove
 from perdure.engine.retain import Retain
 from perdure.engine.run import Report, Run, Runner
-from perdure.engine.service import Accepted, Health, Page, Task, Workload
+from perdure.engine.service import Accepted, Health, Listed, Page, Task, Workload
 from perdure.engine.signed import Ask, NotModified, Reading, Signed, Signer
 from perdure.engine.submit import Submit
 from perdure.engine.wakeups import Wakeups, unless, wait_for
@@ -69,12 +70,12 @@ class Engine:
         self._dispatcher = Dispatcher(
             store, runtime, recorder, self._work, report, boot=boot, crashes_max=crashes_max
         )
-        self._submit = Submit(store, runtime, clock, names, queue_max)
         self._feed = Feed(store, self._wakeups, clock)
         self._cancel = Cancel(store, recorder, self._dispatcher.run_of)
         self._remove = Remove(store, recorder, self._cancel_deleted)
         self._retain = Retain(store, clock, report, retention_seconds)
         self._read = Read(store, recorder, clock)
+        self._submit = Submit(store, runtime, Context(store, self._read), clock, names, queue_max)
         self._models = Models(runtime)
         self._signed = Signer(store, report)
         self._recover = Recover(store, runtime, recorder, report, boot=boot)
@@ -143,15 +144,18 @@ class Engine:
         """Accept a request."""
         if self._draining.is_set():
             raise Unavailable("The service is stopping; send the request again in a moment.")
-        card, encoded = await self._submit.check(request, items)
-        ident = self._submit.name()
+        prepared = await self._submit.prepare(principal, request, items)
         try:
-            response = await self._submit.keep(ident, principal, request, items, card, encoded)
+            response = await self._submit.keep(principal, prepared)
         finally:  # also when the caller left during the write: it may have been kept, and nobody will come for it
             if not request.background:
-                self._attendance.expect(ident)
+                self._attendance.expect(prepared.ident)
             self._dispatcher.wake()
-        return Accepted(ident, response)
+        return Accepted(prepared.ident, response)
+
+    async def input_tokens(self, principal: Principal, request: CreateRequest, items: Sequence[Item]) -> int:
+        """How long the prompt would be."""
+        return len((await self._submit.prepare(principal, request, items)).prompt)
 
     async def signed(self, reading: Reading[T], ask: Ask) -> Signed[T] | NotModified:
         """A read by the rule."""
@@ -200,6 +204,16 @@ class Engine:
     ) -> Reading[Page]:
         """A page of the client's own tasks."""
         return self._read.tasks(principal, status=status, limit=limit, after=after, ascending=ascending)
+
+    def input_items(
+        self, principal: Principal, ident: str, *, limit: int, after: str | None, ascending: bool
+    ) -> Reading[Listed]:
+        """A page of what a response answers."""
+        return self._read.input_items(principal, ident, limit=limit, after=after, ascending=ascending)
+
+    def responses(self, principal: Principal, *, limit: int, after: str | None, ascending: bool) -> Reading[Listed]:
+        """A page of the client's own stored responses."""
+        return self._read.responses(principal, limit=limit, after=after, ascending=ascending)
 
     def events(
         self, principal: Principal, ident: str, after: int, limit: int
@@ -278,7 +292,7 @@ class Engine:
         try:
             record = await self._store.task(ident)
             if record is not None and (record.hidden or not record.background):
-                await self._cancel(ident)
+                await self._cancel(ident, "deleted" if record.hidden else "its caller has left")
         except (StorageFull, StorageFailed):
             return False
         return True

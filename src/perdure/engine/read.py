@@ -1,17 +1,22 @@
 """Read: what is kept, for those who may see it. Foreign and unknown names are the same to a reader."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import msgspec
 
 from perdure.domain.errors import NotFound
 from perdure.domain.events import Event
+from perdure.domain.items import Item
 from perdure.domain.lifecycle import TERMINAL, Status, shown
+from perdure.domain.limits import RESPONSES_PAGE_MAX_BYTES
 from perdure.domain.principal import Principal
 from perdure.domain.response import ResponseError, response_id, task_id
+from perdure.engine.kept import input_of
 from perdure.engine.record import MICROSECONDS, Recorder
-from perdure.engine.service import Page, Step, Task
+from perdure.engine.service import Listed, Page, Step, Task
 from perdure.engine.signed import Found, Reading
 from perdure.ports.ambient import Clock
 from perdure.ports.storage import Store, TaskRecord
@@ -60,6 +65,34 @@ class Read:
 
         return Reading(find)
 
+    def input_items(
+        self, principal: Principal, ident: str, *, limit: int, after: str | None, ascending: bool
+    ) -> Reading[Listed]:
+        """A page of the items that a response answers. They never change, whatever becomes of the response."""
+
+        async def find() -> Found[Listed]:
+            record = await self.record(principal, ident)
+            return Found(
+                lambda: self._input_items(record, limit, after, ascending=ascending),
+                f"{record.ident} {record.created_at}",
+            )
+
+        return Reading(find)
+
+    def responses(self, principal: Principal, *, limit: int, after: str | None, ascending: bool) -> Reading[Listed]:
+        """A page of the client's own stored responses."""
+
+        async def render() -> Listed:
+            records = await self._store.responses(
+                principal.client_id, limit=limit + 1, after=after, ascending=ascending
+            )
+            return await self._responses(records, limit)
+
+        async def find() -> Found[Listed]:
+            return Found(render)
+
+        return Reading(find)
+
     def events(
         self, principal: Principal, ident: str, after: int, limit: int
     ) -> Reading[tuple[Sequence[Event], int, bool]]:
@@ -86,6 +119,37 @@ class Read:
         if journal.next_seq < record.next_seq:
             raise _not_found()
         return msgspec.json.encode(journal.response(shown(record.status)))
+
+    async def _input_items(self, record: TaskRecord, limit: int, after: str | None, *, ascending: bool) -> Listed:
+        received = await self._store.received(record.id)
+        if not received:
+            raise _not_found()
+        items = input_of(received, record.ident)
+        if not ascending:
+            items.reverse()
+        begin = 0 if after is None else 1 + _place(items, after)
+        page = tuple((item["id"], msgspec.json.encode(item)) for item in items[begin : begin + limit])
+        return Listed(page, len(items) > begin + limit)
+
+    async def _responses(self, records: Sequence[TaskRecord], limit: int) -> Listed:
+        """As many of the responses as make a page; one that is deleted meanwhile is left out."""
+        page, size = list[tuple[str, bytes]](), 0
+        for record in records[:limit]:
+            with suppress(NotFound):
+                response = await self._response(await self._whole(record))
+                size += len(response)
+                if page and size > RESPONSES_PAGE_MAX_BYTES:
+                    return Listed(tuple(page), has_more=True)
+                page.append((response_id(record.ident), response))
+            await asyncio.sleep(0)  # others have their turn between two large reads
+        return Listed(tuple(page), len(records) > limit)
+
+    async def _whole(self, line: TaskRecord) -> TaskRecord:
+        """A line of a list with its request, which is needed only where it has not ended."""
+        record = line if line.status in TERMINAL else await self._store.task(line.ident)
+        if record is None:
+            raise _not_found()
+        return record
 
     async def _task(self, record: TaskRecord) -> Task:
         error = msgspec.json.decode(record.error, type=ResponseError) if record.error else None
@@ -131,6 +195,13 @@ def _settled(record: TaskRecord) -> str | None:
     if record.status not in TERMINAL:
         return None
     return f"{record.ident} {record.status} {record.finished_at} {record.next_seq}"
+
+
+def _place(items: Sequence[Item], item_id: str) -> int:
+    for place, item in enumerate(items):
+        if item["id"] == item_id:
+            return place
+    raise NotFound("The response answers no item of this id.", param="after")
 
 
 def _expired() -> NotFound:

@@ -116,9 +116,9 @@ class Recorder:
         status = step(record.status, Cause.ERROR)
         return await self.move(record, status, events, error=reason, note=note, **fields)
 
-    async def close_cancelled(self, record: TaskRecord, journal: Journal) -> TaskRecord:
+    async def close_cancelled(self, record: TaskRecord, journal: Journal, note: str = "cancelled") -> TaskRecord:
         """End a task as cancelled."""
-        return await self.move(record, Status.CANCELLED, journal.cancel(), note="cancelled")
+        return await self.move(record, Status.CANCELLED, journal.cancel(), note=note)
 
 
 def _keep_seconds(record: TaskRecord) -> int | None:

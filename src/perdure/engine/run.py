@@ -6,7 +6,8 @@ what is true.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from perdure.domain.journal import Journal
 from perdure.domain.lifecycle import OWNED, Cause, Status, step
 from perdure.domain.limits import STORAGE_RETRY_SECONDS
 from perdure.domain.model import ModelCard
+from perdure.domain.parts import Part, Reasoning
 from perdure.domain.response import ResponseError
 from perdure.engine.record import Recorder
 from perdure.engine.wakeups import unless, wait_for
@@ -50,6 +52,15 @@ class Fingerprint(msgspec.Struct, frozen=True):
 
     model_digest: str
     runtime: str
+
+
+def _gathered(pieces: Sequence[Piece]) -> Iterator[tuple[list[Part], list[int]]]:
+    """Parts and tokens that are written as one. The journal keeps the tokens with the first of the parts, so pieces
+    that begin with reasoning and others stay apart: or the count of reasoning tokens would depend on how many pieces
+    came while the last write was under way."""
+    for _, group in groupby(pieces, lambda piece: isinstance(piece.parts[0], Reasoning) if piece.parts else None):
+        alike = list(group)
+        yield [part for piece in alike for part in piece.parts], [token for piece in alike for token in piece.tokens]
 
 
 def fits(record: TaskRecord, card: ModelCard) -> bool:
@@ -173,8 +184,7 @@ class Runner:
 
     async def _keep(self, run: Run, record: TaskRecord, journal: Journal, pieces: Sequence[Piece]) -> TaskRecord:
         """All that was drawn while the last write was under way, in one transaction, with the end if it came."""
-        tokens = [token for piece in pieces for token in piece.tokens]
-        events = journal.write((part for piece in pieces for part in piece.parts), tokens)
+        events = [event for parts, tokens in _gathered(pieces) for event in journal.write(parts, tokens)]
         status, more = record.status, dict[str, Any](tokens_kept=len(journal.tokens))
         end = pieces[-1].end
         if end is End.STOP:

@@ -76,6 +76,13 @@ class Page(msgspec.Struct, frozen=True):
     has_more: bool
 
 
+class Listed(msgspec.Struct, frozen=True):
+    """A page of anything: pairs of its outside name and its JSON."""
+
+    data: tuple[tuple[str, bytes], ...]
+    has_more: bool
+
+
 class Service(Protocol):
     """The verbs. Unknown and foreign names raise `NotFound` alike; scopes are the caller's business.
 
@@ -87,11 +94,19 @@ class Service(Protocol):
         ...
 
     async def submit(self, principal: Principal, request: CreateRequest, items: Sequence[Item]) -> Accepted:
-        """Accept a request; returns once it is durable. `items` is its input in normal form (`domain.items`).
+        """Accept a request; returns once it is durable. `items` is its input in normal form (`domain.items`); it may
+        be empty where the request goes on from another response.
 
-        Raises `NotFound` (code `model_not_found`), `InvalidRequest` (code `context_length_exceeded` among others),
-        `QueueFull`, `ModelUnavailable`, `StorageFull`, `StorageFailed`, `Unavailable` while the service drains.
+        Raises `NotFound` (code `model_not_found`), `InvalidRequest` (codes `context_length_exceeded` and
+        `previous_response_not_found` among others), `QueueFull`, `ModelUnavailable`, `StorageFull`, `StorageFailed`,
+        `Unavailable` while the service drains. Errors of an item have the param `input[i]...`, by its place in
+        `items`.
         """
+        ...
+
+    async def input_tokens(self, principal: Principal, request: CreateRequest, items: Sequence[Item]) -> int:
+        """How many tokens the prompt of this request has, after what `truncation` takes away. Nothing is kept. Raises
+        what `submit` raises for the same request before it is kept."""
         ...
 
     async def signed(self, reading: Reading[T], ask: Ask) -> Signed[T] | NotModified:
@@ -133,6 +148,18 @@ class Service(Protocol):
         self, principal: Principal, *, status: Status | None, limit: int, after: str | None, ascending: bool
     ) -> Reading[Page]:
         """A page of the client's own tasks. `after` is an ident."""
+        ...
+
+    def input_items(
+        self, principal: Principal, ident: str, *, limit: int, after: str | None, ascending: bool
+    ) -> Reading[Listed]:
+        """A page of the items that a response answers, those that it goes on from included. `after` is the id of an
+        item; one that is not among them raises `NotFound` (param `after`)."""
+        ...
+
+    def responses(self, principal: Principal, *, limit: int, after: str | None, ascending: bool) -> Reading[Listed]:
+        """A page of the client's own stored responses. It ends early where it would be larger than
+        `RESPONSES_PAGE_MAX_BYTES`. `after` is an ident, as for `tasks`."""
         ...
 
     def events(

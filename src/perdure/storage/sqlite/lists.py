@@ -19,6 +19,7 @@ _PAGE = {
     (True, True): _sql["oldest_by_status"],
 }
 """By (ascending, with a status)."""
+_STORED = {False: _sql["newest_stored"], True: _sql["oldest_stored"]}
 _BEFORE_ALL, _AFTER_ALL = 0, 2**63 - 1
 
 
@@ -26,13 +27,18 @@ def page(
     connection: apsw.Connection, client_id: int, status: Status | None, limit: int, after: str | None, ascending: bool
 ) -> list[TaskRecord]:
     """A page of a client's own tasks."""
-    place = _AFTER_ALL if not ascending else _BEFORE_ALL
-    if after is not None:
-        place = _place_of(connection, client_id, after)
-    asked: dict[str, Value] = {"client_id": client_id, "place": place, "limit": limit}
+    asked = _asked(connection, client_id, limit, after, ascending)
     if status is not None:
         asked["status"] = status
     return [record(found) for found in rows(connection, _PAGE[ascending, status is not None], asked)]
+
+
+def stored(
+    connection: apsw.Connection, client_id: int, limit: int, after: str | None, ascending: bool
+) -> list[TaskRecord]:
+    """A page of a client's own stored responses."""
+    asked = _asked(connection, client_id, limit, after, ascending)
+    return [record(found) for found in rows(connection, _STORED[ascending], asked)]
 
 
 def purgeable(connection: apsw.Connection, now: int, limit: int) -> list[TaskRecord]:
@@ -49,6 +55,16 @@ def outlived(connection: apsw.Connection, finished_before: int, limit: int) -> l
 def next_purge_at(connection: apsw.Connection) -> int | None:
     """When the next one's time comes."""
     return value(connection, _NEXT_PURGE_AT)
+
+
+def _asked(
+    connection: apsw.Connection, client_id: int, limit: int, after: str | None, ascending: bool
+) -> dict[str, Value]:
+    """Where a page begins, whose it is, and how long it may be."""
+    place = _BEFORE_ALL if ascending else _AFTER_ALL
+    if after is not None:
+        place = _place_of(connection, client_id, after)
+    return {"client_id": client_id, "place": place, "limit": limit}
 
 
 def _place_of(connection: apsw.Connection, client_id: int, ident: str) -> int:

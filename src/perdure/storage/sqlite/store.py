@@ -139,6 +139,12 @@ class SqliteStore:
         """A page of a client's own tasks."""
         return self._read(lists.page, client_id, status, limit, after, ascending)
 
+    async def responses(
+        self, client_id: int, *, limit: int, after: str | None, ascending: bool
+    ) -> Sequence[TaskRecord]:
+        """A page of a client's own stored responses."""
+        return self._read(lists.stored, client_id, limit, after, ascending)
+
     async def purgeable(self, now: int, limit: int) -> Sequence[TaskRecord]:
         """Finished tasks whose time has come."""
         return self._read(lists.purgeable, now, limit)

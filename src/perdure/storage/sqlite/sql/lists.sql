@@ -20,6 +20,17 @@ ORDER BY id DESC LIMIT :limit;
 SELECT * FROM task_lines WHERE hidden = 0 AND client_id = :client_id AND status = :status AND id > :place
 ORDER BY id LIMIT :limit;
 
+-- name: newest_stored
+-- Those that are not to be stored are gone a minute after their end, so few stand between two that are.
+SELECT * FROM task_lines WHERE hidden = 0 AND stored = 1 AND kind = 'response' AND client_id = :client_id
+    AND id < :place
+ORDER BY id DESC LIMIT :limit;
+
+-- name: oldest_stored
+SELECT * FROM task_lines WHERE hidden = 0 AND stored = 1 AND kind = 'response' AND client_id = :client_id
+    AND id > :place
+ORDER BY id LIMIT :limit;
+
 -- name: purgeable
 SELECT * FROM task_lines WHERE purge_at <= :now AND finished_at IS NOT NULL
 ORDER BY purge_at LIMIT :limit;
