@@ -98,6 +98,8 @@ class Listener(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
         super().__init__(config)
         self._listening = listening
+        # What a caller does wrong is told to him; in the log it would let strangers fill it.
+        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:

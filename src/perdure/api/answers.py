@@ -1,6 +1,6 @@
 """Answers as ready bytes: what a handler returns when everything about the answer is already known."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 from litestar.types import Receive, Scope, Send
@@ -35,6 +35,13 @@ class Answer:
 def encoded(value: object, status: int = 200) -> Answer:
     """An answer whose body is the JSON of `value`."""
     return Answer(msgspec.json.encode(value), status)
+
+
+def listed(data: Sequence[bytes], names: Sequence[str], *, has_more: bool) -> bytes:
+    """A page of a list: objects as JSON, and their outside names."""
+    ends = msgspec.json.encode({"first_id": names[0] if names else None, "last_id": names[-1] if names else None})
+    more = b"true" if has_more else b"false"
+    return b'{"object":"list","data":[%s],%s,"has_more":%s}' % (b",".join(data), ends[1:-1], more)
 
 
 def location(ident: str) -> Header:

@@ -6,6 +6,8 @@ from litestar import Litestar, Request, Response
 from litestar.types import ControllerRouterHandler
 
 from perdure.api import auth, errors, openapi
+from perdure.api.chat_body import ChatBody
+from perdure.api.chat_completions import ChatCompletions
 from perdure.api.conditional import Conditional
 from perdure.api.create_body import CreateBody
 from perdure.api.gate import Gate, reported
@@ -13,6 +15,7 @@ from perdure.api.health import Health
 from perdure.api.hosts import Hosts
 from perdure.api.metrics import Metrics
 from perdure.api.models import Models
+from perdure.api.page import Page
 from perdure.api.responses import Responses
 from perdure.api.service import ServiceRoute
 from perdure.api.tasks import Tasks
@@ -27,11 +30,13 @@ def build_app(service: Service, settings: Settings, version: str, names: Names) 
     conditional = Conditional(service, version)
     handlers: list[ControllerRouterHandler] = [
         *Responses(service, conditional, create_body, settings.body_max_bytes).routes(),
+        *ChatCompletions(service, ChatBody(create_body), settings.body_max_bytes).routes(),
         *Tasks(service, conditional).routes(),
         *Models(service, conditional).routes(),
         *ServiceRoute(service, version).routes(),
         *Metrics(service, version).routes(),
         *Health(service).routes(),
+        *Page().routes(),
     ]
     app = Litestar(
         route_handlers=handlers,
@@ -48,6 +53,6 @@ def build_app(service: Service, settings: Settings, version: str, names: Names) 
 
 def _rendered(request: Request[Any, Any, Any], exc: Exception) -> Response[bytes]:
     """Any exception of a handler as the one error shape."""
-    answer = errors.answer(reported(exc, request.scope["state"]["request_id"]))
+    answer = errors.answer(reported(exc, request.scope), kept=errors.is_kept(request.scope))
     headers = {name.decode(): value.decode() for name, value in answer.headers if name != b"content-length"}
     return Response(answer.body, status_code=answer.status, headers=headers, media_type="application/json")

@@ -44,7 +44,7 @@ async def check(request: Request[Principal, Any, Any]) -> None:
     A key for idempotency would be ignored at this stage, so it is refused: it is a promise that would not be kept.
     """
     opt = request.scope["route_handler"].opt
-    if opt.get("open"):
+    if opt.get("open") and request.scope["method"] != "OPTIONS":
         return
     scope = opt.get("scope")
     if not isinstance(scope, Scope):

@@ -1,11 +1,11 @@
-"""The answer of a foreground create without a stream: the response object, once it has ended."""
+"""The answer of a foreground create without a stream: what came of it, once it has ended."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 
 from litestar.types import Receive, Scope, Send
 
-from perdure.api.answers import Answer, location
+from perdure.api.answers import Answer, Header, location
 from perdure.api.errors import LeftRunning
 from perdure.api.presence import ClientGone, present
 from perdure.domain.events import TERMINAL_TYPES, Event
@@ -14,17 +14,26 @@ from perdure.engine.service import Service
 
 
 class Awaited:
-    """Waits for the end of a response, then sends it. A client who leaves is no longer attending.
+    """Waits for the end of a response, then sends what `render` makes of it. A client who leaves is no longer
+    attending.
 
-    A response that failed is a 200 like any other: an error status would make the official clients create it anew.
+    A response object that failed is a 200 like any other: an error status would make the official clients create it
+    anew.
     """
 
-    __slots__ = ("_ident", "_principal", "_service")
+    __slots__ = ("_ident", "_principal", "_render", "_service")
 
-    def __init__(self, service: Service, principal: Principal, ident: str) -> None:
+    def __init__(
+        self,
+        service: Service,
+        principal: Principal,
+        ident: str,
+        render: Callable[[bytes, list[Header]], Answer] | None = None,
+    ) -> None:
         self._service = service
         self._principal = principal
         self._ident = ident
+        self._render = render or _as_it_is
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Wait and send."""
@@ -36,11 +45,13 @@ class Awaited:
         async with self._service.follow(self._principal, self._ident, -1) as events, present(receive):
             ended = await _ended(events)
         if not ended:
-            raise LeftRunning(
-                f"The service is stopping. The response resp_{self._ident} is kept: read it from this service later;"
-                " what becomes of it at the next start is what its `on_restart` says."
-            )
-        return Answer(await self._service.response(self._principal, self._ident), 200, [location(self._ident)])
+            raise LeftRunning(self._ident)
+        response = await self._service.response(self._principal, self._ident)
+        return self._render(response, [location(self._ident)])
+
+
+def _as_it_is(response: bytes, headers: list[Header]) -> Answer:
+    return Answer(response, 200, headers)
 
 
 async def _ended(events: AsyncIterator[Event | None]) -> bool:

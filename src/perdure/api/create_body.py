@@ -4,14 +4,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from perdure.api import fields, input_items
-from perdure.api.values import choice, flag, integer, members, missing, number, out_of_range, text, wrong_type
+import msgspec
+
+from perdure.api import fields, input_items, options, sampling, text_format, tools
+from perdure.api.values import choice, flag, integer, members, missing, out_of_range, text, wrong_type, wrong_value
 from perdure.domain import limits
+from perdure.domain.errors import InvalidRequest
 from perdure.domain.items import Item
+from perdure.domain.model import Places
 from perdure.domain.recovery import OnRestart
 from perdure.domain.request import CreateRequest
 
-OUTPUT_TOKENS_MAX = 2**31 - 1
+TRUNCATIONS = ("auto", "disabled")
 
 
 @dataclass(frozen=True)
@@ -32,25 +36,55 @@ class CreateBody:
         self._draw_seed = draw_seed
 
     def read(self, body: dict[str, Any]) -> Asked:
-        """The request. Raises `InvalidRequest` with the path of the first value at fault."""
+        """The request, and items that there is something to answer in, unless it goes on from another response.
+
+        Raises `InvalidRequest` with the path of the first value at fault.
+        """
+        asked = self.read_part(body)
+        if asked.request.previous_response_id is None:
+            if body.get("input") is None:
+                raise missing("input", "a string or an array of items")
+            if not any(map(input_items.says_something, asked.items)):
+                raise InvalidRequest(
+                    "`input` is empty: there is nothing to answer.", param="input", code="empty_input"
+                )
+        return asked
+
+    def read_count(self, body: dict[str, Any]) -> Asked:
+        """The same for a count of tokens: instructions are enough, and nothing has to be answered."""
+        asked = self.read_part(body)
+        if not (asked.items or asked.request.previous_response_id or asked.request.instructions):
+            raise missing("input", "a string or an array of items that is not empty")
+        return asked
+
+    def read_part(self, body: dict[str, Any]) -> Asked:
+        """The same of a body that somebody else completes: nothing but the model has to be there."""
         ignored = fields.sort_out(body)
-        model = _model(body.get("model"))
-        given = input_items.read(body.get("input"))
-        background = _given(body, "background", flag, default=False)
         request = CreateRequest(
-            model=model,
+            model=_model(body.get("model")),
             instructions=_instructions(body.get("instructions")),
-            background=background,
             store=_given(body, "store", flag, default=True),
-            temperature=_number(body, "temperature", limits.TEMPERATURE_MAX, limits.TEMPERATURE_DEFAULT),
-            top_p=_number(body, "top_p", limits.TOP_P_MAX, limits.TOP_P_DEFAULT),
-            max_output_tokens=_output_tokens(body.get("max_output_tokens")),
+            max_output_tokens=_count(body, "max_output_tokens", limits.OUTPUT_TOKENS_MIN, limits.OUTPUT_TOKENS_MAX),
             metadata=_metadata(body.get("metadata")),
             seed=self._seed(body.get("seed")),
-            on_restart=self._on_restart(body.get("on_restart"), background),
-            ignored=(*ignored, *given.ignored),
+            previous_response_id=_previous(body.get("previous_response_id")),
+            truncation=_truncation(body.get("truncation")),
+            **self._background_fields(body, ignored),
+            **_tool_fields(body, ignored),
+            **_text_fields(body, ignored),
+            **sampling.numbers(body),
+            **options.identifiers(body),
         )
+        options.stream_options(body.get("stream_options"), ignored)
+        options.prompt_cache_options(body.get("prompt_cache_options"), ignored)
+        given = input_items.read(body.get("input"))
+        request = msgspec.structs.replace(request, ignored=(*ignored, *given.ignored))
         return Asked(request, given.items, _given(body, "stream", flag, default=False))
+
+    def _background_fields(self, body: dict[str, Any], ignored: list[str]) -> dict[str, Any]:
+        background = _given(body, "background", flag, default=False)
+        options.background_options(body.get("background_options"), ignored)
+        return {"background": background, "on_restart": self._on_restart(body.get("on_restart"), background)}
 
     def _seed(self, value: object) -> int:
         return self._draw_seed() if value is None else integer(value, "seed", 0, limits.SEED_MAX)
@@ -61,14 +95,42 @@ class CreateBody:
         return OnRestart(choice(value, "on_restart", tuple(OnRestart)))
 
 
+def _tool_fields(body: dict[str, Any], ignored: list[str]) -> dict[str, Any]:
+    functions, places = tools.read(body.get("tools"), ignored)
+    chosen = tools.choose(body.get("tool_choice"), functions, ignored)
+    calls = _count(body, "max_tool_calls", 1, limits.TOOL_CALLS_MAX)
+    if calls is not None:
+        ignored.append("max_tool_calls")  # it bounds the calls of hosted tools
+    return {
+        "tools": functions,
+        "places": Places(places),
+        "tool_choice": chosen.shown,
+        "choice": chosen.meant,
+        "parallel_tool_calls": _given(body, "parallel_tool_calls", flag, default=True),
+        "max_tool_calls": calls,
+    }
+
+
+def _text_fields(body: dict[str, Any], ignored: list[str]) -> dict[str, Any]:
+    shape = text_format.read(body.get("text"), ignored)
+    likely = _count(body, "top_logprobs", 0, limits.TOP_LOGPROBS_MAX) or 0
+    return {
+        "format": shape.format,
+        "verbosity": shape.verbosity,
+        "logprobs": options.include(body.get("include"), ignored) or likely > 0,
+        "top_logprobs": likely,
+        "reasoning": options.reasoning(body.get("reasoning"), ignored),
+    }
+
+
 def _given(body: dict[str, Any], name: str, read: Callable[[object, str], bool], *, default: bool) -> bool:
     value = body.get(name)
     return default if value is None else read(value, name)
 
 
-def _number(body: dict[str, Any], name: str, most: float, default: float) -> float:
+def _count(body: dict[str, Any], name: str, least: int, most: int) -> int | None:
     value = body.get(name)
-    return default if value is None else number(value, name, most)
+    return None if value is None else integer(value, name, least, most)
 
 
 def _model(value: object) -> str:
@@ -81,10 +143,14 @@ def _instructions(value: object) -> str | None:
     return None if value is None else text(value, "instructions", limits.INPUT_TEXT_MAX_CHARS) or None
 
 
-def _output_tokens(value: object) -> int | None:
-    if value is None:
-        return None
-    return integer(value, "max_output_tokens", limits.OUTPUT_TOKENS_MIN, OUTPUT_TOKENS_MAX)
+def _previous(value: object) -> str | None:
+    if value == "":
+        raise wrong_value("previous_response_id", "the id of a response, or null")
+    return None if value is None else text(value, "previous_response_id", input_items.NAME_MAX_CHARS)
+
+
+def _truncation(value: object) -> Any:
+    return "disabled" if value is None else choice(value, "truncation", TRUNCATIONS)
 
 
 def _metadata(value: object) -> dict[str, str]:

@@ -5,50 +5,62 @@ without a meaning here, and a field that nobody knows, is accepted and named in 
 field of another endpoint is refused with the name of the right one. `null` stands for absence everywhere.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from perdure.api.values import flag, members, out_of_range, unsupported
-
-UNKNOWN_FIELDS_MAX = 64
-UNKNOWN_NAME_MAX_CHARS = 64
+from perdure.api.values import out_of_range, unsupported
+from perdure.domain.limits import UNKNOWN_FIELDS_MAX, UNKNOWN_NAME_MAX_CHARS
 
 SERVED = frozenset(
     {
-        "model",
+        "background",
+        "background_options",
+        "frequency_penalty",
+        "include",
         "input",
         "instructions",
-        "background",
+        "max_output_tokens",
+        "max_tool_calls",
+        "metadata",
+        "model",
+        "on_restart",
+        "parallel_tool_calls",
+        "presence_penalty",
+        "previous_response_id",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "reasoning",
+        "safety_identifier",
+        "seed",
         "store",
         "stream",
+        "stream_options",
         "temperature",
+        "text",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
         "top_p",
-        "max_output_tokens",
-        "metadata",
-        "seed",
-        "on_restart",
-    }
-)
-
-HINTS = frozenset(
-    {
+        "truncation",
         "user",
-        "safety_identifier",
-        "prompt_cache_key",
-        "prompt_cache_retention",
-        "prompt_cache_options",
-        "client_metadata",
     }
 )
+"""Read by `create_body`, which also names what of them has no effect."""
+
+HINTS = frozenset({"prompt_cache_retention", "client_metadata"})
 """They steer a hosted service and change no text."""
 
 
-def _one_of(*defaults: object) -> Callable[[object], bool]:
+NotServed = Mapping[str, tuple[Callable[[object], bool], str]]
+"""The test for a value that asks for nothing else than what happens anyway, and that value."""
+
+
+def one_of(*defaults: object) -> Callable[[object], bool]:
     """Equal to one of `defaults`, in type too: `False` is not 0."""
     return lambda value: any(type(value) is type(default) and value == default for default in defaults)
 
 
-def _object_of(**fields: Callable[[object], bool]) -> Callable[[object], bool]:
+def object_of(**fields: Callable[[object], bool]) -> Callable[[object], bool]:
     """An object whose every member is null, or known and at its default."""
 
     def check(value: object) -> bool:
@@ -59,34 +71,17 @@ def _object_of(**fields: Callable[[object], bool]) -> Callable[[object], bool]:
     return check
 
 
-_NULL = _one_of()
-_NO_LIST = _one_of([])
-_NO_OBJECT = _one_of({})
-
-NOT_SERVED: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    "access_programs": (_NO_LIST, "null"),
-    "background_options": (_object_of(completion_window=_one_of("soonest")), '{"completion_window": "soonest"}'),
-    "context_management": (_NO_LIST, "[]"),
-    "conversation": (_NULL, "null"),
-    "frequency_penalty": (_one_of(0, 0.0), "0"),
-    "image": (_NO_OBJECT, "null"),
-    "include": (_NO_LIST, "[]"),
-    "max_tool_calls": (_NULL, "null"),
-    "moderation": (_NO_OBJECT, "null"),
-    "presence_penalty": (_one_of(0, 0.0), "0"),
-    "previous_response_id": (_NULL, "null"),
-    "prompt": (_NULL, "null"),
-    "reasoning": (_object_of(), "{}"),
-    "service_tier": (_one_of("auto", "default"), '"auto" or "default"'),
-    "text": (
-        _object_of(format=_one_of({"type": "text"}), verbosity=_one_of("medium")),
-        '{"format": {"type": "text"}}',
-    ),
-    "tools": (_NO_LIST, "[]"),
-    "top_logprobs": (_one_of(0), "0"),
-    "truncation": (_one_of("disabled"), '"disabled"'),
+NOT_SERVED: NotServed = {
+    "access_programs": (object_of(cyber=one_of("standard")), '{"cyber": "standard"}'),
+    "context_management": (one_of([]), "[]"),
+    "conversation": (one_of(), "null"),
+    "image": (object_of(context_compression=one_of("auto")), '{"context_compression": "auto"}'),
+    "moderation": (one_of({}), "null"),
+    "personality": (one_of(), "null"),
+    "prompt": (one_of(), "null"),
+    "service_tier": (one_of("auto", "default"), '"auto" or "default"'),
 }
-"""Fields of this API that are not served yet: the test for a value that asks for nothing else, and that value."""
+"""Fields of this API that are not served: the test for a value that asks for nothing else, and that value."""
 
 ELSEWHERE: Mapping[str, str] = {
     "messages": "here it is `input`",
@@ -106,63 +101,43 @@ ELSEWHERE: Mapping[str, str] = {
     "stop_sequences": "the Responses API has no stop strings",
     "logit_bias": "the Responses API has no such field",
     "options": "here each option is a field of its own",
+    "audio": "the Responses API has no such field",
+    "modalities": "here every answer is text",
+    "prediction": "the Responses API has no such field",
+    "web_search_options": "here a search would be one of the `tools`",
 }
 """Fields of other endpoints and other servers, and what stands for them here."""
 
 
-def sort_out(body: dict[str, Any]) -> tuple[str, ...]:
+def sort_out(
+    body: dict[str, Any],
+    served: Collection[str] = SERVED,
+    not_served: NotServed = NOT_SERVED,
+    elsewhere: Mapping[str, str] = ELSEWHERE,
+) -> list[str]:
     """The names of fields without effect. Raises `InvalidRequest` for those that may not be left without one."""
-    if body.keys() <= SERVED:
-        return ()
+    if body.keys() <= set(served):
+        return []
     ignored: list[str] = []
     for field, value in body.items():
-        if field not in SERVED and value is not None:
-            ignored.extend(_ignored(field, value))
+        if field not in served and value is not None:
+            ignored.extend(_ignored(field, value, not_served, elsewhere))
     if len(ignored) > UNKNOWN_FIELDS_MAX:
         raise out_of_range("body", f"without so many unknown fields (at most {UNKNOWN_FIELDS_MAX})")
-    return tuple(sorted(ignored))
+    return sorted(ignored)
 
 
-def _ignored(field: str, value: object) -> Iterable[str]:
-    if field in _TOLERANT:
-        return _TOLERANT[field](value)
-    if field in ELSEWHERE or (field == "prompt" and isinstance(value, str)):
-        right = ELSEWHERE.get(field, "here text is `input`")
+def _ignored(field: str, value: object, not_served: NotServed, elsewhere: Mapping[str, str]) -> Iterable[str]:
+    if field in elsewhere or (field == "prompt" and isinstance(value, str)):
+        right = elsewhere.get(field, "here text is `input`")
         raise unsupported(field, f"`{field}` belongs to another API; {right}.")
-    if field in NOT_SERVED:
-        is_default, shown = NOT_SERVED[field]
+    if field in not_served:
+        is_default, shown = not_served[field]
         if not is_default(value):
-            raise unsupported(field, f"`{field}` is not supported yet; leave it out, or send {shown}.")
+            raise unsupported(field, f"`{field}` is not supported; leave it out, or send {shown}.")
         return ()
     if len(field) > UNKNOWN_NAME_MAX_CHARS:
         raise out_of_range(
             field[:UNKNOWN_NAME_MAX_CHARS], f"a shorter name (at most {UNKNOWN_NAME_MAX_CHARS} characters)"
         )
     return (field,)
-
-
-def _parallel_tool_calls(value: object) -> Iterable[str]:
-    """Without tools both values mean the same; the response shows the default."""
-    return () if flag(value, "parallel_tool_calls") else ("parallel_tool_calls",)
-
-
-def _tool_choice(value: object) -> Iterable[str]:
-    if value not in ("auto", "none"):
-        raise unsupported(
-            "tool_choice", '`tool_choice` is not supported yet; leave it out, or send "auto" or "none".'
-        )
-    return () if value == "auto" else ("tool_choice",)
-
-
-def _stream_options(value: object) -> Iterable[str]:
-    options = members(value, "stream_options")
-    return [
-        f"stream_options.{name[:UNKNOWN_NAME_MAX_CHARS]}" for name in options if options[name] not in (None, False)
-    ]
-
-
-_TOLERANT: Mapping[str, Callable[[object], Iterable[str]]] = {
-    "parallel_tool_calls": _parallel_tool_calls,
-    "tool_choice": _tool_choice,
-    "stream_options": _stream_options,
-}

@@ -12,7 +12,7 @@ from typing import Any, cast
 from litestar.types import ASGIApp, Message, Receive, Send
 from litestar.types import Scope as Connection
 
-from perdure.api import auth, errors
+from perdure.api import auth, doors, errors
 from perdure.api.hosts import Hosts
 from perdure.domain.errors import PerdureError
 from perdure.engine.service import Service
@@ -57,13 +57,14 @@ class Gate:
                 # Half an answer cannot become an error: the server cuts the connection, which the client sees.
                 _log.exception("answer broken off (%s)", exchange.request_id)
                 return
-            await errors.answer(reported(exc, exchange.request_id))(scope, receive, exchange.send)
+            await errors.answer(reported(exc, scope), kept=errors.is_kept(scope))(scope, receive, exchange.send)
 
     async def _admit(self, scope: Connection) -> None:
         headers = scope["headers"]
         self._hosts.check(headers)
         if scope["path"] not in self._open_paths:
             cast("dict[str, Any]", scope)["user"] = await self._service.authenticate(auth.token(headers))
+        doors.refuse_upgrade(headers)
 
 
 class Exchange:
@@ -84,9 +85,9 @@ class Exchange:
         await self._send(message)
 
 
-def reported(exc: Exception, request_id: str) -> PerdureError:
+def reported(exc: Exception, scope: Connection) -> PerdureError:
     """The error that goes out for `exc`; one that nobody foresaw goes to the log too, where its detail stays."""
-    error = errors.translate(exc)
-    if error is not exc and errors.status_and_type(error)[0] >= 500:
-        _log.error("request failed (%s)", request_id, exc_info=exc)
+    error = errors.translate(exc, scope)
+    if type(error) is PerdureError and error is not exc:
+        _log.error("request failed (%s)", scope["state"]["request_id"], exc_info=exc)
     return error

@@ -6,12 +6,18 @@ bounds, and only then is the connection closed.
 """
 
 import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
 
+from litestar import Request
 from litestar.types import Receive, Scope, Send
 
+from perdure.api import errors, json_body
 from perdure.api.answers import Answer
+from perdure.domain.errors import BodyTooLarge
 
 LINGER_SECONDS = 2.0
+T = TypeVar("T")
 
 
 class Lingering:
@@ -41,3 +47,13 @@ class Lingering:
             if message["type"] != "http.request" or not message.get("more_body", False):
                 return
             dropped += len(message.get("body", b""))
+
+
+async def read(
+    request: Request[Any, Any, Any], max_bytes: int, understand: Callable[[dict[str, Any]], T]
+) -> T | Lingering:
+    """What `understand` makes of the body (`json_body.read`), or the answer to a body that is too large."""
+    try:
+        return await json_body.read(request.scope["headers"], request.receive, max_bytes, understand)
+    except BodyTooLarge as error:
+        return Lingering(errors.answer(error), 4 * max_bytes)

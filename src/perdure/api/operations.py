@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from perdure.api.options import INCLUDABLE
 from perdure.api.schemas import ref
 from perdure.domain import limits
 from perdure.domain.lifecycle import Status
@@ -12,15 +13,32 @@ Part = dict[str, Any]
 _CURSOR: Part = {"type": "integer", "minimum": 0}
 
 
-def _json(description: str, schema: str, *others: str) -> Part:
+def _json(description: str, schema: str, frame: str | None = None) -> Part:
+    """An answer, and what a stream has instead: each of its frames is a `frame`."""
     content: Part = {"application/json": {"schema": ref(schema)}}
-    for media in others:
-        content[media] = {"schema": {"type": "string"}}
+    if frame is not None:
+        content["text/event-stream"] = {"schema": ref(frame)}
     return {"description": description, "content": content}
+
+
+def _body(schema: str, **example: object) -> Part:
+    """What is sent. The example is what /docs begins with, so it is one that works after the first start."""
+    content = {"schema": ref(schema), "example": {"model": "smollm2-135m-instruct", **example}}
+    return {"required": True, "content": {"application/json": content}}
 
 
 def _query(name: str, schema: Part, description: str) -> Part:
     return {"name": name, "in": "query", "required": False, "schema": schema, "description": description}
+
+
+def _page(most: int, default: int, noun: str) -> list[Part]:
+    """The parameters of a page."""
+    size: Part = {"type": "integer", "minimum": 1, "maximum": most, "default": default}
+    return [
+        _query("limit", size, "How many at most."),
+        _query("after", {"type": "string"}, f"The id of the last {noun} of the page before."),
+        _query("order", {"enum": ["asc", "desc"], "default": "desc"}, "By the time of creation."),
+    ]
 
 
 def _answers(ok: Part, *statuses: int) -> Part:
@@ -62,19 +80,37 @@ _ERRORS = {
     503: "The service cannot do this now.",
 }
 
-_SSE = "text/event-stream"
-
 _CREATE: Part = {
     "summary": "Create a response",
     "description": "Answers 200 with the finished response, with `stream` its events; with `background` 202 at once.",
-    "requestBody": {"required": True, "content": {"application/json": {"schema": ref("CreateResponse")}}},
+    "requestBody": _body("CreateResponse", input="Say hello."),
     "responses": {
-        **_answers(_json("The response, or its events.", "Response", _SSE), 404, 413, 415, 429),
+        **_answers(_json("The response, or its events.", "Response", "Frame"), 404, 413, 415, 429),
         "202": _json("The response, accepted and kept; `Location` says where to read it.", "Response"),
     },
 }
 
+_CHAT: Part = {
+    "summary": "Create a chat completion",
+    "description": (
+        "The same work as a foreground response, asked for and answered in the shapes of chat completions. Answers"
+        " 200 with the completion, with `stream` its chunks. Work that fails is a 500 with its code."
+    ),
+    "requestBody": _body("CreateChatCompletion", messages=[{"role": "user", "content": "Say hello."}]),
+    "responses": _answers(_json("The completion, or its chunks.", "ChatCompletion", "ChatFrame"), 404, 413, 415, 429),
+}
+
+_INCLUDE = [
+    _query(
+        name,
+        {"type": "array", "items": {"enum": list(INCLUDABLE)}},
+        "Changes nothing: what a create has asked for is there anyway.",
+    )
+    for name in ("include", "include[]")
+]
+
 OPERATIONS: Mapping[str, Part] = {
+    "create_chat_completion": _CHAT,
     "create_response": _CREATE,
     "get_response": {
         "summary": "Read a response or its events",
@@ -85,9 +121,35 @@ OPERATIONS: Mapping[str, Part] = {
                 "Send the events, from the first or after the cursor.",
             ),
             _query("starting_after", _CURSOR, "With `stream`: only events with higher numbers."),
+            _query("include_obfuscation", {"type": "boolean", "default": False}, "With `stream` only false."),
+            *_INCLUDE,
             _IF_NONE_MATCH,
         ],
-        "responses": _kept(_json("The response, or its events.", "Response", _SSE), 404),
+        "responses": _kept(_json("The response, or its events.", "Response", "Frame"), 404),
+    },
+    "list_responses": {
+        "summary": "List one's own stored responses",
+        "description": "A page ends early where it would be very large; `has_more` says so.",
+        "parameters": [
+            *_page(limits.RESPONSES_PAGE_MAX, limits.RESPONSES_PAGE_DEFAULT, "response"),
+            _IF_NONE_MATCH,
+        ],
+        "responses": _kept(_json("A page of responses.", "ResponseList"), 404),
+    },
+    "list_input_items": {
+        "summary": "List the items that a response answers",
+        "parameters": [
+            *_page(limits.INPUT_ITEMS_PAGE_MAX, limits.INPUT_ITEMS_PAGE_DEFAULT, "item"),
+            *_INCLUDE,
+            _IF_NONE_MATCH,
+        ],
+        "responses": _kept(_json("A page of items.", "ItemList"), 404),
+    },
+    "count_input_tokens": {
+        "summary": "Count the tokens of a request",
+        "description": "Checks what a create checks, and keeps nothing.",
+        "requestBody": _body("CreateResponse", input="Say hello."),
+        "responses": _answers(_json("How long the prompt is.", "InputTokens"), 404, 413, 415),
     },
     "cancel_response": {
         "summary": "Cancel a background response",
@@ -101,18 +163,7 @@ OPERATIONS: Mapping[str, Part] = {
         "summary": "List one's own tasks",
         "parameters": [
             _query("status", {"enum": [str(status) for status in Status]}, "Only tasks in this state."),
-            _query(
-                "limit",
-                {
-                    "type": "integer",
-                    "minimum": 1,
-                    "maximum": limits.TASKS_PAGE_MAX,
-                    "default": limits.TASKS_PAGE_DEFAULT,
-                },
-                "How many at most.",
-            ),
-            _query("after", {"type": "string"}, "The id of the last task of the page before."),
-            _query("order", {"enum": ["asc", "desc"], "default": "desc"}, "By the time of creation."),
+            *_page(limits.TASKS_PAGE_MAX, limits.TASKS_PAGE_DEFAULT, "task"),
             _IF_NONE_MATCH,
         ],
         "responses": _kept(_json("A page of tasks.", "TaskList"), 404),

@@ -14,14 +14,26 @@ _FLAGS = {"true": True, "false": False}
 
 
 class Query:
-    """The query of a request that may hold the parameters `known`. Raises `InvalidRequest` for any other."""
+    """The query of a request that may hold the parameters `known`. Raises `InvalidRequest` for any other, and for one
+    that stands there twice, unless it is among `repeated`."""
 
-    def __init__(self, request: Request[Any, Any, Any], *known: str) -> None:
-        self._values = _parse(request.scope["query_string"], known) if request.scope["query_string"] else {}
+    def __init__(self, request: Request[Any, Any, Any], *known: str, repeated: tuple[str, ...] = ()) -> None:
+        query = request.scope["query_string"]
+        self._lists = _parse(query, (*known, *repeated), repeated) if query else {}
+        self._values = {name: values[0] for name, values in self._lists.items()}
 
     def text(self, name: str) -> str | None:
         """A parameter as it stands; an absent or empty one is None."""
         return self._values.get(name) or None
+
+    def all_of(self, name: str, options: Iterable[str]) -> list[str]:
+        """Every value of a repeated parameter, each one of `options`. Clients write the name with brackets or
+        without."""
+        given = [value for each in (name, f"{name}[]") for value in self._lists.get(each, ()) if value]
+        for value in given:
+            if value not in options:
+                raise InvalidRequest(f"`{name}` takes only {', '.join(options)}.", param=name, code="invalid_value")
+        return given
 
     def integer(self, name: str, default: int, least: int, most: int) -> int:
         """A whole number from `least` to `most`."""
@@ -50,8 +62,8 @@ class Query:
         return given
 
 
-def _parse(query: bytes, known: tuple[str, ...]) -> dict[str, str]:
-    values: dict[str, str] = {}
+def _parse(query: bytes, known: tuple[str, ...], repeated: tuple[str, ...]) -> dict[str, list[str]]:
+    values: dict[str, list[str]] = {}
     for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
         if name not in known:
             allowed = f"it takes {', '.join(known)}" if known else "it takes none"
@@ -59,7 +71,7 @@ def _parse(query: bytes, known: tuple[str, ...]) -> dict[str, str]:
             raise InvalidRequest(
                 f"This route has no query parameter of that name; {allowed}.", param=shown, code="unknown_parameter"
             )
-        if name in values:
+        if name in values and name not in repeated:
             raise InvalidRequest(f"`{name}` stands in the query twice.", param=name, code="invalid_value")
-        values[name] = value
+        values.setdefault(name, []).append(value)
     return values

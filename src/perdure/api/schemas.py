@@ -5,14 +5,11 @@ from typing import Any
 
 import msgspec
 
-from perdure.api.create_body import OUTPUT_TOKENS_MAX
-from perdure.api.fields import HINTS, NOT_SERVED
-from perdure.api.input_items import TEXT_PARTS
+from perdure.api import chat_schemas, create_schemas
+from perdure.api.chat_answer import ChatCompletion, ChatMessage
+from perdure.api.chat_stream import CalledPiece, ChatChunk, ChatDelta, ToolCallPiece
 from perdure.api.models import Model
 from perdure.api.service import ServiceFacts
-from perdure.domain import limits
-from perdure.domain.items import ROLES
-from perdure.domain.recovery import OnRestart
 from perdure.domain.response import Response, ResponseError
 from perdure.engine.service import Task
 
@@ -21,19 +18,32 @@ Schema = dict[str, Any]
 _SOMETIMES: Mapping[str, frozenset[str]] = {
     ResponseError.__name__: frozenset({"detail"}),
     Task.__name__: frozenset({"history"}),
+    ChatMessage.__name__: frozenset({"tool_calls", "reasoning_content"}),
+    ChatChunk.__name__: frozenset({"usage", "metadata", "seed", "perdure"}),
+    ChatDelta.__name__: frozenset(ChatDelta.__struct_fields__),
+    ToolCallPiece.__name__: frozenset({"id", "type"}),
+    CalledPiece.__name__: frozenset({"name"}),
 }
 """Members that are left out when they hold nothing; all others are always there."""
 
 
 def components() -> dict[str, Schema]:
     """Every named object."""
-    types = (Response, Task, Model, ServiceFacts)
+    types = (Response, Task, Model, ServiceFacts, ChatCompletion, ChatChunk)
     _, derived = msgspec.json.schema_components(types, ref_template="#/components/schemas/{name}")
     for name, schema in derived.items():
         if "properties" in schema:
             sometimes = _SOMETIMES.get(name, frozenset())
             schema["required"] = [member for member in schema["properties"] if member not in sometimes]
-    return {**derived, **_requests(), **_errors(), **_lists(), **_states()}
+    return {
+        **derived,
+        **create_schemas.components(),
+        **_requests(),
+        **chat_schemas.components(),
+        **_errors(),
+        **_lists(),
+        **_states(),
+    }
 
 
 def ref(name: str) -> Schema:
@@ -43,12 +53,22 @@ def ref(name: str) -> Schema:
 
 def _requests() -> dict[str, Schema]:
     return {
-        "CreateResponse": _create_response(),
-        "InputMessage": _input_message(),
-        "InputText": _object({"type": {"enum": list(TEXT_PARTS)}, "text": _text()}),
+        "Item": _object({"id": {"type": "string"}, "type": {"type": "string"}}),
+        "InputTokens": _object(
+            {"object": {"const": "response.input_tokens"}, "input_tokens": {"type": "integer", "minimum": 0}}
+        ),
+        "Frame": _frame("Event"),
+        "ChatFrame": _frame("ChatChunk", "Error"),
         "Event": _object({"type": {"type": "string"}, "sequence_number": {"type": "integer", "minimum": 0}}),
         "Deleted": _object({"id": {"type": "string"}, "object": {"const": "response"}, "deleted": {"const": True}}),
     }
+
+
+def _frame(*names: str) -> Schema:
+    """One frame of a stream, whose `data` is the JSON of one of those, or the mark of the end."""
+    content = {"anyOf": [ref(name) for name in names]}
+    payload = {"type": "string", "contentMediaType": "application/json", "contentSchema": content}
+    return {**_object({"data": {"anyOf": [{"const": "[DONE]"}, payload]}}), "description": "One frame of a stream."}
 
 
 def _errors() -> dict[str, Schema]:
@@ -68,15 +88,9 @@ def _errors() -> dict[str, Schema]:
 def _lists() -> dict[str, Schema]:
     return {
         "ModelList": _object({"object": {"const": "list"}, "data": _array(ref("Model"))}),
-        "TaskList": _object(
-            {
-                "object": {"const": "list"},
-                "data": _array(ref("Task")),
-                "first_id": _or_null(),
-                "last_id": _or_null(),
-                "has_more": {"type": "boolean"},
-            }
-        ),
+        "TaskList": _page("Task"),
+        "ResponseList": _page("Response"),
+        "ItemList": _page("Item"),
         "EventList": _object(
             {
                 "object": {"const": "list"},
@@ -96,54 +110,16 @@ def _states() -> dict[str, Schema]:
     }
 
 
-def _create_response() -> Schema:
-    not_served = ", ".join(f"`{name}` ({default})" for name, (_, default) in NOT_SERVED.items())
-    return {
-        "type": "object",
-        "required": ["model", "input"],
-        "description": (
-            "`null` stands for absence. Known fields that are not served are refused unless they hold their default:"
-            f" {not_served}. Without effect, and named in `perdure.ignored`: {', '.join(sorted(HINTS))},"
-            " and every field that is not known."
-        ),
-        "properties": {
-            "model": {"type": "string", "minLength": 1, "maxLength": limits.MODEL_NAME_MAX_CHARS},
-            "input": {
-                "oneOf": [
-                    {"type": "string", "minLength": 1, "maxLength": limits.INPUT_TEXT_MAX_CHARS},
-                    {**_array(ref("InputMessage")), "minItems": 1, "maxItems": limits.INPUT_ITEMS_MAX},
-                ]
-            },
-            "instructions": {"type": ["string", "null"], "maxLength": limits.INPUT_TEXT_MAX_CHARS},
-            "background": {"type": ["boolean", "null"], "default": False},
-            "store": {"type": ["boolean", "null"], "default": True},
-            "stream": {"type": ["boolean", "null"], "default": False},
-            "temperature": _number(limits.TEMPERATURE_MAX, limits.TEMPERATURE_DEFAULT),
-            "top_p": _number(limits.TOP_P_MAX, limits.TOP_P_DEFAULT),
-            "max_output_tokens": _integer(limits.OUTPUT_TOKENS_MIN, OUTPUT_TOKENS_MAX),
-            "metadata": {
-                "type": ["object", "null"],
-                "maxProperties": limits.METADATA_PAIRS_MAX,
-                "propertyNames": {"maxLength": limits.METADATA_KEY_MAX_CHARS},
-                "additionalProperties": {"type": "string", "maxLength": limits.METADATA_VALUE_MAX_CHARS},
-            },
-            "seed": _integer(0, limits.SEED_MAX),
-            "on_restart": {"enum": [*(str(policy) for policy in OnRestart), None]},
-        },
-    }
-
-
-def _input_message() -> Schema:
-    content = {"oneOf": [_text(), {**_array(ref("InputText")), "maxItems": limits.INPUT_ITEMS_MAX}]}
-    return {
-        "type": "object",
-        "required": ["role", "content"],
-        "properties": {
-            "type": {"enum": ["message", None]},
-            "role": {"enum": list(ROLES)},
-            "content": content,
-        },
-    }
+def _page(name: str) -> Schema:
+    return _object(
+        {
+            "object": {"const": "list"},
+            "data": _array(ref(name)),
+            "first_id": _or_null(),
+            "last_id": _or_null(),
+            "has_more": {"type": "boolean"},
+        }
+    )
 
 
 def _object(properties: dict[str, Schema]) -> Schema:
@@ -154,17 +130,5 @@ def _array(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 
 
-def _text() -> Schema:
-    return {"type": "string", "maxLength": limits.INPUT_TEXT_MAX_CHARS}
-
-
 def _or_null() -> Schema:
     return {"type": ["string", "null"]}
-
-
-def _number(most: float, default: float) -> Schema:
-    return {"type": ["number", "null"], "minimum": 0, "maximum": most, "default": default}
-
-
-def _integer(least: int, most: int) -> Schema:
-    return {"type": ["integer", "null"], "minimum": least, "maximum": most}

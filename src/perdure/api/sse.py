@@ -27,24 +27,30 @@ DONE = b"data: [DONE]\n\n"
 
 
 class Stream:
-    """The answer that sends what `following` yields.
+    """The answer that sends what `following` yields, each event as the frames that `render` makes of it.
+
+    The last frame of the terminal event goes with the end of the answer.
 
     `exhausted` is asked when the events end without any having been sent: whether the log is complete, and the reader
-    already had all of it. Where it is not (the service drains), the stream ends without `[DONE]`, and the reader can
-    come back with his cursor.
+    already had all of it. Where it is not (the service drains), the stream ends with `cut` and without `[DONE]`. By
+    itself `cut` is empty: the reader can come back with his cursor.
     """
 
-    __slots__ = ("_exhausted", "_following", "_headers")
+    __slots__ = ("_cut", "_exhausted", "_following", "_headers", "_render")
 
     def __init__(
         self,
         following: Following,
         headers: Iterable[Header] = (),
         exhausted: Callable[[], Awaitable[bool]] | None = None,
+        render: Callable[[Event], list[bytes]] | None = None,
+        cut: bytes = b"",
     ) -> None:
         self._following = following
         self._headers = [*HEADERS, *headers]
         self._exhausted = exhausted
+        self._render = render or _frames
+        self._cut = cut
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 -- ASGI's signature
         """Send events until the terminal one, or until either side leaves."""
@@ -52,24 +58,31 @@ class Stream:
             with suppress(ClientGone):
                 async with present(receive):
                     await send({"type": "http.response.start", "status": 200, "headers": self._headers})
-                    done = await self._copy(events, send)
-                    await send(_chunk(DONE if done else b"", more=False))
+                    last = await self._copy(events, send)
+                    await send(_chunk(last, more=False))
 
-    async def _copy(self, events: AsyncIterator[Event | None], send: Send) -> bool:
-        """Copy; says whether the log is complete."""
+    async def _copy(self, events: AsyncIterator[Event | None], send: Send) -> bytes:
+        """Copy; returns what is left to be sent."""
         sent = False
         async for event in events:
-            await send(_chunk(KEEPALIVE if event is None else frame(event)))
-            if event is not None:
-                sent = True
-                if event.type in TERMINAL_TYPES:
-                    return True
-        return not sent and self._exhausted is not None and await self._exhausted()
+            frames = [KEEPALIVE] if event is None else self._render(event)
+            last = frames.pop() if event is not None and event.type in TERMINAL_TYPES else None
+            for each in frames:
+                await send(_chunk(each))
+            if last is not None:
+                return last
+            sent = sent or event is not None
+        complete = not sent and self._exhausted is not None and await self._exhausted()
+        return DONE if complete else self._cut
 
 
 def frame(event: Event) -> bytes:
     """An event as a server-sent event."""
     return b"event: %s\ndata: %s\n\n" % (event.type.encode(), event.json)
+
+
+def _frames(event: Event) -> list[bytes]:
+    return [frame(event), DONE] if event.type in TERMINAL_TYPES else [frame(event)]
 
 
 def _chunk(body: bytes, *, more: bool = True) -> HTTPResponseBodyEvent:

@@ -9,7 +9,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from perdure.api import idents
-from perdure.api.answers import encoded
+from perdure.api.answers import encoded, listed
 from perdure.api.auth import needs
 from perdure.api.conditional import Conditional
 from perdure.api.idents import ident
@@ -78,10 +78,8 @@ class Tasks:
 
 
 def _listed(page: Page) -> bytes:
-    first, last = (page.data[0].id, page.data[-1].id) if page.data else (None, None)
-    return msgspec.json.encode(
-        {"object": "list", "data": page.data, "first_id": first, "last_id": last, "has_more": page.has_more}
-    )
+    tasks = [msgspec.json.encode(task) for task in page.data]
+    return listed(tasks, [task.id for task in page.data], has_more=page.has_more)
 
 
 def _events(page: tuple[Sequence[Event], int, bool]) -> bytes:

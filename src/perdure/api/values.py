@@ -4,10 +4,16 @@ A bool is no number, `"5"` is not 5 and 5.0 is no integer. `where` is the path o
 `param`.
 """
 
-from collections.abc import Sequence
-from typing import Any
+import re
+from collections.abc import Container, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
 
 from perdure.domain.errors import InvalidRequest
+from perdure.domain.limits import UNKNOWN_NAME_MAX_CHARS
+
+_Json = TypeVar("_Json")
 
 
 def wrong_type(where: str, allowed: str) -> InvalidRequest:
@@ -52,12 +58,12 @@ def integer(value: object, where: str, least: int, most: int) -> int:
     return value
 
 
-def number(value: object, where: str, most: float) -> float:
-    """A number from 0."""
-    allowed = f"a number from 0 to {most:g}"
+def number(value: object, where: str, least: float, most: float) -> float:
+    """A number."""
+    allowed = f"a number from {least:g} to {most:g}"
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise wrong_type(where, allowed)
-    if not 0 <= value <= most:
+    if not least <= value <= most:
         raise out_of_range(where, allowed)
     return float(value) + 0.0  # minus zero becomes zero
 
@@ -69,6 +75,16 @@ def text(value: object, where: str, most: int) -> str:
     if len(value) > most:
         raise out_of_range(where, f"at most {most} characters long")
     return value
+
+
+def name(value: object, where: str, most: int, others: str = "_-") -> str:
+    """A name of letters, digits and a few `others`."""
+    allowed = f"1 to {most} letters, digits or any of `{others}`"
+    if value is None:
+        raise missing(where, allowed)
+    if not re.fullmatch(rf"[a-zA-Z0-9{re.escape(others)}]+", text(value, where, most)):
+        raise wrong_value(where, allowed)
+    return str(value)
 
 
 def choice(value: object, where: str, options: Sequence[str]) -> str:
@@ -93,3 +109,19 @@ def elements(value: object, where: str, allowed: str) -> list[Any]:
     if not isinstance(value, list):
         raise wrong_type(where, allowed)
     return value
+
+
+def kept(value: _Json, where: str, most_bytes: int) -> _Json:
+    """What is kept as it came, whatever is in it, if its JSON is not too long."""
+    if len(msgspec.json.encode(value)) > most_bytes:
+        raise out_of_range(where, f"at most {most_bytes} bytes of JSON")
+    return value
+
+
+def strangers(given: Mapping[str, Any], known: Container[str], where: str) -> list[str]:
+    """The paths of members that nobody reads. One that is null, false or empty asks for nothing."""
+    return [
+        f"{where}.{member[:UNKNOWN_NAME_MAX_CHARS]}"
+        for member, value in given.items()
+        if member not in known and value is not False and value not in (None, "", [], {})
+    ]
