@@ -22,6 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="at how many of its comings a step is killed in each scenario (0: each step once in one of them)",
     )
     parser.addoption("--stops", type=int, default=50, help="how many SIGTERMs the stop test sends")
+    parser.addoption("--closes", type=int, default=100, help="how many viewers leave at the very end of their stream")
     parser.addoption(
         "--store-soak",
         type=int,
@@ -37,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-ORDER = ("system", "integration")
+ORDER = ("system", "integration", "clients")
 """Tests in these folders take long: they come first, so that at the end all workers have something to do."""
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.processes import heard, say
-from perdure.domain.model import Message
+from perdure.domain.model import Message, Prompt
 from perdure.runtime.llamacpp import library as lib
 from perdure.runtime.llamacpp.model import Model
 from perdure.runtime.llamacpp.plan import ROWS_MAX
@@ -109,7 +109,10 @@ def main() -> None:
     bare = Bare(Path(sys.argv[1]), **settings)
     say(settings)
     while question := heard():
-        prompts = [bare.template.encode([Message(role="user", content=text)]) for text in question["prompts"]]
+        prompts = [
+            tuple(bare.template.encode(Prompt((Message(role="user", content=text),))).tokens)
+            for text in question["prompts"]
+        ]
         say(bare.run(prompts, question["tokens"]))
 
 

@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from perdure.api.errors import TABLE
+from perdure.api.errors import TABLE, answer
 from perdure.domain import errors as kinds
 from perdure.domain.errors import PerdureError, RefusedToStart
 from tests.docs.repository import REFERENCE, modules, rows, section
@@ -80,6 +80,19 @@ def test_the_codes_of_answers_are_those_of_the_source() -> None:
     """With the status that each is sent with."""
     told = rows(section(PAGE, "Codes of answers"))
     assert {code: cells[0] for code, cells in told.items()} == given()
+
+
+def test_the_statuses_are_those_that_are_sent() -> None:
+    """With the type of each, and whether the official clients repeat it."""
+    told = rows(section(PAGE, "Statuses"))
+    assert told.keys() == {str(status) for status, _ in TABLE.values()}
+    for kind, (status, type_) in TABLE.items():
+        name, repeated = told[str(status)]
+        assert name == f"`{type_}`"
+        headers = dict(answer(kind("Something.")).headers)
+        seconds = headers.get(b"retry-after")
+        assert repeated.startswith("no" if seconds is None else f"after {seconds.decode()} seconds"), status
+        assert (seconds is None) == (headers.get(b"x-should-retry") == b"false")
 
 
 def test_the_codes_of_failed_responses_are_those_of_the_source() -> None:

@@ -1,6 +1,7 @@
 """The pages of the project: paths, links, commands and examples that hold."""
 
 import ast
+import json
 import os
 import re
 import subprocess
@@ -86,25 +87,33 @@ def test_a_decision_has_its_parts() -> None:
         assert headings == parts, page.name
 
 
-def test_the_example_of_the_readme_runs(tmp_path: Path, tiny_model: Path) -> None:
-    """As it stands, but for the address and the model, and read on once more: the whole story, and nothing twice."""
-    (example,) = python_blocks(README)
+def test_the_examples_of_the_readme_run(tmp_path: Path, tiny_model: Path) -> None:
+    """Read on once more: the whole story, and nothing twice. Then the tools, by the same client."""
+    story, tools = python_blocks(README)
     with Server(tmp_path / "perdure", tiny_model).start() as server:
-        for old, new in (("http://127.0.0.1:8383", server.url), ("smollm2-135m-instruct", server.model_name)):
-            assert old in example
-            example = example.replace(old, new)
-        folders = dict.fromkeys(("HOME", "XDG_DATA_HOME"), str(tmp_path))
-        ran = subprocess.run(
-            [sys.executable, "-c", f"{example}\nread_on()\n"],
-            capture_output=True,
-            timeout=60,
-            check=False,
-            env=os.environ | folders | {"PYTHONUTF8": "1"},
-        )
-        assert ran.returncode == 0, ran.stderr.decode()
-        story = server.get("/v1/tasks?limit=1")["data"][0]
-        assert story["background"]
-        told = text_of(server.get(f"/v1/responses/{story['response_id']}"))
-        assert len(told) > TAIL_CHARS
-        assert ran.stdout.decode().endswith(told)
+        told = ran(f"{story}\nread_on()\n", server, tmp_path)
+        (task,) = server.get("/v1/tasks?limit=1")["data"]
+        assert task["background"]
+        text = text_of(server.get(f"/v1/responses/{task['response_id']}"))
+        assert len(text) > TAIL_CHARS
+        assert told.endswith(text)
+        client = story[: story.index("# Ask and wait.")]
+        city, call = ran(client + tools, server, tmp_path).split("\n")[:2]
+        assert city.startswith('{"city":')
+        assert json.loads(call.removeprefix("get_weather "))["city"] is not None
         assert server.terminate() == 0
+
+
+def ran(example: str, server: Server, home: Path) -> str:
+    """What an example prints, as it stands but for the address and the model."""
+    example = example.replace("http://127.0.0.1:8383", server.url)
+    example = example.replace("smollm2-135m-instruct", server.model_name)
+    found = subprocess.run(
+        [sys.executable, "-c", example],
+        capture_output=True,
+        timeout=60,
+        check=False,
+        env=os.environ | dict.fromkeys(("HOME", "XDG_DATA_HOME"), str(home)) | {"PYTHONUTF8": "1"},
+    )
+    assert found.returncode == 0, found.stderr.decode()
+    return found.stdout.decode()

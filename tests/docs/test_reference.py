@@ -9,8 +9,9 @@ from litestar.routes import HTTPRoute
 
 from perdure import __version__
 from perdure.ambient.names import RandomNames
-from perdure.api import fields
+from perdure.api import fields, input_items
 from perdure.api.app import build_app
+from perdure.api.input_items import NAME_MAX_CHARS
 from perdure.cli.app import build_parser
 from perdure.cli.failures import EXIT_DAMAGED
 from perdure.domain import events, limits
@@ -118,8 +119,8 @@ def test_an_event_has_the_members_that_are_told(kind: str, members: set[str]) ->
 
 FIELDS = {
     "Served": fields.SERVED,
+    "Items": vars(input_items)["_READERS"],
     "Refused unless at the default": fields.NOT_SERVED,
-    "Accepted in part": vars(fields)["_TOLERANT"],
     "Without effect": fields.HINTS,
     "Of other interfaces": fields.ELSEWHERE,
 }
@@ -223,7 +224,16 @@ PHRASES = {
         f"0 to {limits.SEED_MAX}.",
         f"Up to {limits.METADATA_PAIRS_MAX} pairs of strings, names up to {limits.METADATA_KEY_MAX_CHARS}",
         f"values up to {limits.METADATA_VALUE_MAX_CHARS} characters",
-        f"up to {fields.UNKNOWN_FIELDS_MAX} of them",
+        f"up to {limits.UNKNOWN_FIELDS_MAX} of them",
+        f"| 0 | -{limits.PENALTY_MAX:g} to {limits.PENALTY_MAX:g}.",
+        f"| 0 | 0 to {limits.TOP_LOGPROBS_MAX}:",
+        f"Up to {limits.SAFETY_IDENTIFIER_MAX_CHARS} characters.",
+        f"Up to {limits.IDENTIFIER_MAX_CHARS} characters.",
+        f"1 to {limits.FUNCTION_NAME_MAX_CHARS} letters",
+        f"1 to {limits.FORMAT_NAME_MAX_CHARS} letters",
+        f"There may be {limits.TOOLS_MAX} tools; a schema may have {limits.SCHEMA_MAX_BYTES:,} bytes.",
+        f"by path: {limits.IGNORED_MAX} of them",
+        f"a name at most {NAME_MAX_CHARS} characters",
         f"{limits.INPUT_TEXT_MAX_CHARS:,} characters",
         f"{limits.INPUT_ITEMS_MAX:,} entries",
     ],

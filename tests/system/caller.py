@@ -12,7 +12,7 @@ class Caller:
     """A client on a bare socket, who can hang up at any moment."""
 
     def __init__(self, server: Server, tail_bytes: int = 0, **fields: Any) -> None:
-        """Send a create, but for its last `tail_bytes`."""
+        """Send a create, but for its last `tail_bytes`, which are kept in `unsent`."""
         address = urlsplit(server.url)
         body = json.dumps({"model": server.model_name, "input": "Go on.", "max_output_tokens": 1900, **fields})
         self.socket = socket.create_connection((str(address.hostname), int(address.port or 0)), timeout=60)
@@ -20,7 +20,9 @@ class Caller:
             f"POST /v1/responses HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer {server.token}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
-        self.socket.sendall((head + body).encode()[: len(head) + len(body) - tail_bytes])
+        whole = (head + body).encode()
+        self.unsent = whole[len(whole) - tail_bytes :]
+        self.socket.sendall(whole[: len(whole) - tail_bytes])
 
     def reads_until(self, mark: bytes) -> bytes:
         """Read on until the mark was seen."""

@@ -18,6 +18,8 @@ import httpx
 import openai
 import psutil
 
+from tests.witness import watched
+
 COMMAND = Path(sys.executable).parent / "perdure"
 POLL_SECONDS = 0.005
 START_SECONDS = 30.0
@@ -162,7 +164,7 @@ class Server:
 
     def client(self) -> openai.OpenAI:
         """The official client, unchanged; errors reach the test instead of being retried."""
-        return openai.OpenAI(base_url=f"{self.url}/v1", api_key=self.token, max_retries=0, timeout=60)
+        return watched(openai.OpenAI(base_url=f"{self.url}/v1", api_key=self.token, max_retries=0, timeout=60))
 
     @property
     def http(self) -> httpx.Client:
@@ -174,7 +176,7 @@ class Server:
     def caller(self) -> httpx.Client:
         """A plain client of one's own, which outlives the process."""
         headers = {"Authorization": f"Bearer {self.token}"}
-        return httpx.Client(base_url=self.url, headers=headers, timeout=60, verify=False, trust_env=False)
+        return watched(httpx.Client(base_url=self.url, headers=headers, timeout=60, verify=False, trust_env=False))
 
     def create(self, text: str = "Tell me a story.", **fields: Any) -> dict[str, Any]:
         """Create a background response; returns the object as answered."""

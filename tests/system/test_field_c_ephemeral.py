@@ -15,13 +15,16 @@ import apsw
 import pytest
 
 from tests.system.caller import Caller
+from tests.system.command import on
 from tests.system.doomed import doomed, short_keep
+from tests.system.field import rows
 from tests.system.server import Server, check_log, data_of, freeze, text_of, thaw, until
 
 PROMPT = "Whisper the password xylophone-quartz"
 LATER = "Whisper the password tambourine-onyx"
 DELETED = "Whisper the password harpsichord-opal"
 GONE_SECONDS = 10.0
+SCHEMA = {"type": "object", "properties": {"marimba_place": {"type": "string"}}, "additionalProperties": False}
 STAYS = "Shout the greeting glockenspiel-jade"
 
 
@@ -105,15 +108,66 @@ def test_it_can_be_polled_resumed_and_cancelled_and_then_nothing_is_left(server:
     assert traces.left("glockenspiel-jade")
 
 
-@pytest.mark.proves("C-19")
+@pytest.mark.proves("C-19", "A-20")
 def test_it_cannot_be_chained_to(server: Server) -> None:
-    """Neither while it is there nor later; nothing is created."""
+    """Neither while it is there nor later; no item of it can be referred to; nothing is created."""
     found = server.create(LATER, store=False, max_output_tokens=3)["id"]
-    server.ended(found)
+    item = server.ended(found)["output"][0]["id"]
+    before = server.get("/v1/responses")
     for _ in range(2):
-        body = {"model": server.model_name, "input": "Go on.", "previous_response_id": found}
-        assert server.http.post("/v1/responses", json=body).status_code == 400
+        for asked, code in (
+            ({"input": "Go on.", "previous_response_id": found}, "previous_response_not_found"),
+            ({"input": [{"type": "item_reference", "id": item}]}, "item_not_found"),
+        ):
+            answer = server.http.post("/v1/responses", json={"model": server.model_name, **asked})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
+        assert server.get("/v1/responses") == before
         until(lambda: True if is_unknown(server, found) else None, "the response to be unknown")
+
+
+@pytest.mark.proves("C-19")
+def test_nothing_of_any_field_is_left_anywhere(server: Server, tmp_path: Path) -> None:
+    """Prompt, instructions, metadata, functions, names of the caller, what was written and its ids: in no table,
+    file, log, metric or backup. A stored neighbour stands in rows and backup, so these are looked through."""
+    traces = Traces(server)
+    function = {"type": "function", "name": "marimba_call", "description": "marimba-told", "parameters": SCHEMA}
+    response = server.ended(
+        server.create(
+            "marimba-prompt",
+            instructions="marimba-instructions",
+            metadata={"marimba-key": "marimba-value"},
+            tools=[function],
+            tool_choice="none",
+            safety_identifier="marimba-identifier",
+            prompt_cache_key="marimba-cache",
+            user="marimba-user",
+            store=False,
+            max_output_tokens=300,
+            seed=3,
+        )["id"]
+    )
+    words = ["marimba", *words_of(response), response["id"].removeprefix("resp_")]
+    assert {each.partition(" in ")[0] for each in traces.left(*words)} == set(words)
+    until(lambda: True if is_unknown(server, response["id"]) else None, "the response to be unknown")
+    traces.gone(*words)
+    made = on(server, "backup", str(tmp_path / "backup"))
+    assert made.returncode == 0, made.stderr
+    places = {
+        "rows": repr(every_row(server)).encode(),
+        "metrics": server.http.get("/metrics").content,
+        "facts": server.http.get("/v1/service").content,
+        "lists": server.http.get("/v1/responses?limit=100").content + server.http.get("/v1/tasks?limit=100").content,
+        "backup": (tmp_path / "backup").read_bytes(),
+    }
+    for place, content in places.items():
+        assert [word for word in words if word.encode() in content] == [], place
+        assert (b"glockenspiel-jade" in content) == (place in ("rows", "backup")), place
+
+
+def every_row(server: Server) -> list[Any]:
+    """All that stands in any table."""
+    tables = [name for (name,) in rows(server, "SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    return [rows(server, f"SELECT * FROM {table}") for table in tables]  # noqa: S608 -- the schema's own names
 
 
 @pytest.mark.proves("C-19")

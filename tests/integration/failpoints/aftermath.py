@@ -9,11 +9,10 @@ from typing import Any
 
 from perdure.domain import events as ev
 from perdure.domain.errors import NotFound
+from perdure.domain.events import Event
 from perdure.domain.lifecycle import Status
-from perdure.engine.record import Recorder
-from perdure.engine.wakeups import Wakeups
 from perdure.ports.storage import TaskRecord
-from tests.integration.failpoints.scenarios import RETENTION_SECONDS, TOLD, Scenario
+from tests.integration.failpoints.scenarios import RETENTION_SECONDS, TOLD, Item, Scenario
 from tests.soundness import idents, unsound
 from tests.unit.engine.stage import BriskLoop, Stage, asked, opened, undisturbed
 
@@ -91,6 +90,7 @@ async def _next_life(folder: Path, scenario: Scenario, promises: Promises) -> li
         opened(folder, retention_seconds=RETENTION_SECONDS) as stage,
     ):
         stage.boots = BOOTS_BEFORE
+        scenario.prepare(stage)
         stage.engine = stage.new_engine()
         await stage.engine.start()
         for ident in left:
@@ -122,19 +122,37 @@ async def _one(stage: Stage, task: TaskRecord, scenario: Scenario, promises: Pro
         found.append(f"was {told} to a caller and is {task.status}")
     if task.status not in scenario.ends[prompt]:
         found.append(f"({prompt}) became {task.status}: {task.error}")
-    text = (await Recorder(stage.store, stage.clock, Wakeups()).journal(task)).text
-    if not _right(text, task.status, undisturbed(prompt, WHOLE), undisturbed(prompt, CUT)):
-        found.append(f"({task.status}) has another text than an undisturbed run: {text}")
+    items = _items(log[-1])
+    if not _right(items, task.status, scenario, prompt):
+        found.append(f"({task.status}) has other items than an undisturbed run: {items}")
     retries = [event for event in log if event.type == ev.RETRIED]
     if len(retries) > 1 + promises.settled:
         found.append(f"was begun anew {len(retries)} times")
     return found
 
 
-def _right(text: str, status: Status, whole: str, cut: str) -> bool:
+def _items(end: Event) -> list[Item]:
+    """What the response of the last event holds."""
+    assert end.snapshot is not None
+    output: list[dict[str, Any]] = json.loads(end.snapshot)["output"]
+    return [(item["type"], item.get("name", ""), item.get("arguments") or _text(item)) for item in output]
+
+
+def _text(item: dict[str, Any]) -> str:
+    return "".join(part["text"] for part in item.get("content", ()))
+
+
+def _right(items: list[Item], status: Status, scenario: Scenario, prompt: str) -> bool:
+    """Whether these are the items of an undisturbed run, as far as they go."""
+    whole = list(scenario.items) or [("message", "", undisturbed(prompt, WHOLE))]
     if status is Status.COMPLETED:
-        return text == whole
-    return text == cut if status is Status.INCOMPLETE else whole.startswith(text)
+        return items == whole
+    if status is Status.INCOMPLETE:
+        return items == [("message", "", undisturbed(prompt, CUT))]
+    if not items:
+        return True
+    (kind, name, text), before = items[-1], len(items) - 1
+    return items[:-1] == whole[:before] and whole[before][:2] == (kind, name) and whole[before][2].startswith(text)
 
 
 async def _removed(stage: Stage, ident: str) -> list[str]:

@@ -7,12 +7,13 @@ import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from perdure.domain.lifecycle import TERMINAL, Status
 from perdure.domain.limits import TOMBSTONE_KEEP_SECONDS
+from perdure.domain.parts import CallArguments, CallBegin, CallEnd, Part, Reasoning, Text
 from perdure.domain.recovery import OnRestart
 from perdure.ports.runtime import JobFailed, RuntimeCrashed
 from perdure.testing.scripted_runtime import MODEL, Script
@@ -34,12 +35,27 @@ class Told:
         os.write(self._file, json.dumps([what, *facts]).encode() + b"\n")
 
 
+Item = tuple[str, str, str]
+"""An output item: its type, the function's name if it is a call, and its text or arguments."""
+
+
 @dataclass(frozen=True)
 class Scenario:
-    """A play, and by the prompt the ends that a response may come to if nobody was told of one before the kill."""
+    """A play, and by the prompt the ends that a response may come to if nobody was told of one before the kill.
+
+    Where an answer is more than a text, `shows` has what its tokens stand for, and `items` what they add up to.
+    """
 
     play: Play
     ends: dict[str, set[Status]]
+    shows: dict[int, tuple[Part, ...]] = field(default_factory=dict[int, tuple[Part, ...]])
+    items: tuple[Item, ...] = ()
+
+    def prepare(self, stage: Stage) -> None:
+        """Have the runtime of a life answer so."""
+        if self.shows:
+            for prompt in self.ends:
+                stage.runtime.play(prompt, Script(length=len(self.shows) + 1, shows=self.shows, silent=SILENT))
 
 
 async def create(stage: Stage, told: Told, prompt: str, **fields: Any) -> str:
@@ -192,6 +208,32 @@ async def stops(stage: Stage, told: Told) -> None:
     await stage.stop(seconds=1)
 
 
+async def calls(stage: Stage, told: Told) -> None:
+    """Answers of reasoning, text and two calls, each with a reader; one goes on after a kill, one begins anew."""
+    await stage.engine.start()
+    for prompt, policy in (("calls", OnRestart.RESUME), ("calls anew", OnRestart.RETRY)):
+        await follow(stage, told, await create(stage, told, prompt, on_restart=policy))
+
+
+SHOWS: dict[int, tuple[Part, ...]] = {
+    0: (Reasoning("Where is "),),
+    1: (Reasoning("that?"), Text("I look")),
+    2: (Text(" it up."),),
+    3: (),
+    4: (CallBegin("get_weather"), CallArguments('{"city":')),
+    5: (CallArguments('"Lima"}'), CallEnd(), CallBegin("now")),
+    6: (CallArguments("{}"),),
+    7: (CallEnd(),),
+}
+SILENT = frozenset({3})
+ITEMS: tuple[Item, ...] = (
+    ("reasoning", "", "Where is that?"),
+    ("message", "", "I look it up."),
+    ("function_call", "get_weather", '{"city":"Lima"}'),
+    ("function_call", "now", "{}"),
+)
+
+
 async def recovers(stage: Stage, told: Told) -> None:
     """A start on what a process left, a response in each state under each policy, deleted ones too; then all go on to
     their ends."""
@@ -257,5 +299,6 @@ SCENARIOS = {
     "retains": Scenario(retains, {each: {COMPLETED} for each in ("is old", "is deleted", "runs")}),
     "leaves": Scenario(leaves, {"is left": {CANCELLED, FAILED}}),
     "stops": Scenario(stops, {each: {COMPLETED} for each in ("runs", "is queued")}),
+    "calls": Scenario(calls, {each: {COMPLETED} for each in ("calls", "calls anew")}, SHOWS, ITEMS),
     "recovers": Scenario(recovers, {left.prompt: {left.end} for left in LEFT}),
 }

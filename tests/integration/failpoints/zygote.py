@@ -31,7 +31,8 @@ LIFE_MAX_SECONDS = 60
 ENGINE = ("engine", "submit", "record", "run", "cancel", "recover", "remove", "retain", "dispatch")
 STORE = ("writer", "store", "tasks", "events", "lists", "log", "upkeep")
 MINUTE_SECONDS = 0.2  # of the loop's time
-MODULES = (*(f"engine/{name}.py" for name in ENGINE), *(f"storage/sqlite/{name}.py" for name in STORE))
+EVENTS = ("domain/journal.py", "domain/drafts.py")
+MODULES = (*(f"engine/{name}.py" for name in ENGINE), *(f"storage/sqlite/{name}.py" for name in STORE), *EVENTS)
 
 
 class BusyStore(StageStore):
@@ -55,6 +56,7 @@ def without_waiting(pragmas: tuple[Pragma, ...]) -> tuple[Pragma, ...]:
 async def _play(name: str, folder: Path, points: Failpoints) -> None:
     """Play, and vanish without closing anything."""
     async with opened(folder, retention_seconds=RETENTION_SECONDS, kind=BusyStore) as stage:
+        SCENARIOS[name].prepare(stage)
         await SCENARIOS[name].play(stage, Told(folder))
         sys.settrace(None)
         (folder / STEPS).write_text(json.dumps(points.hits))

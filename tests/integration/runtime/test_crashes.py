@@ -9,14 +9,25 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from perdure.domain.model import Message, Prompt
+from perdure.domain.model import Message, Prompt, Shape
 from perdure.ports.runtime import Piece, RuntimeCrashed
 from perdure.runtime.llamacpp import wire
 from perdure.runtime.llamacpp.keeper import UNREADY_DEATHS_MAX, Keeper
 from perdure.runtime.llamacpp.supervisor import LlamaRuntime
-from tests.integration.runtime.tools import draw, is_gone, make_job, rest_until, run, running, tokens_of, until
+from tests.integration.runtime.tools import (
+    draw,
+    is_gone,
+    make_job,
+    rest_until,
+    run,
+    running,
+    text_of,
+    tokens_of,
+    until,
+)
 
 
 def kill_engine(runtime: LlamaRuntime) -> None:
@@ -46,6 +57,32 @@ def test_a_killed_engine_is_replaced_and_its_text_goes_on_exactly(tiny_model: Pa
             assert tokens_of(kept) + tokens_of(rest) == tokens_of(whole)
             assert runtime.statistics()[0].starts == 2
             assert runtime.fault() is None
+
+    run(test())
+
+
+LETTERS = Shape("%llguidance {}\nstart: %json " + '{"type": "array", "items": {"type": "string"}, "minItems": 900}')
+
+
+def test_a_killed_engine_leaves_a_grammar_where_it_was(tiny_model: Path) -> None:
+    """The new engine holds the rest of the text to it, token for token as the first one would have."""
+
+    async def test() -> None:
+        async with running(tiny_model) as runtime:
+            await runtime.load("m")
+            job = make_job(6, tokens=700, shape=LETTERS)
+            whole = await draw(runtime, job)
+            assert text_of(whole)[0] == "["
+            generation = await runtime.generate(job)
+            kept: list[Piece] = list(await generation.take())
+            kill_engine(runtime)
+            more, _ = await rest_until(generation, RuntimeCrashed)
+            kept += more
+            assert 0 < len(tokens_of(kept)) < 700
+            await runtime.load("m")
+            rest = await draw(runtime, msgspec.structs.replace(job, done=tokens_of(kept)))
+            assert tokens_of(kept) + tokens_of(rest) == tokens_of(whole)
+            assert text_of(kept) + text_of(rest) == text_of(whole)
 
     run(test())
 

@@ -1,6 +1,7 @@
 """Texts drawn through child processes: pieces, stops, slots, and resumptions."""
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import msgspec
 import pytest
 
 from perdure.domain.errors import InvalidRequest, ModelUnavailable
-from perdure.domain.model import Message, Prompt
+from perdure.domain.model import JsonSchema, Message, Prompt
 from perdure.ports.runtime import End, Job, JobFailed, Piece
 from tests.integration.runtime.tools import draw, make_job, rest_of, rest_until, run, running, text_of, tokens_of
 
@@ -47,7 +48,7 @@ def test_the_service_never_loads_the_library(tiny_model: Path) -> None:
             sys.executable,
             "-c",
             "import sys, perdure.runtime.llamacpp.supervisor, perdure.runtime.llamacpp.bundled;"
-            "sys.exit(bool({'numpy', 'jinja2', 'xllamacpp', 'gguf'} & set(sys.modules)))",
+            "sys.exit(bool({'numpy', 'jinja2', 'xllamacpp', 'gguf', 'llguidance'} & set(sys.modules)))",
         )
         assert await process.wait() == 0
 
@@ -89,6 +90,7 @@ def test_four_texts_at_once_are_what_each_is_alone(tiny_model: Path) -> None:
     run(test())
 
 
+@pytest.mark.proves("B-15")
 def test_stopping_frees_the_slot_while_the_prompt_is_read(tiny_model: Path) -> None:
     """When `stop` returns, the next job can have the slot, and is not disturbed by what was in it."""
 
@@ -245,5 +247,42 @@ def test_the_bundled_model_goes_on_exactly(real_model: Path) -> None:
             for (_, whole, cut), rest in zip(cuts, rests, strict=True):
                 assert tokens_of(rest) == tokens_of(whole[cut:])
                 assert text_of(rest) == text_of(whole[cut:])
+
+    run(test())
+
+
+PLANET = JsonSchema(
+    "planet",
+    {
+        "type": "object",
+        "properties": {
+            "planet": {"enum": ["Mars", "Venus"]},
+            "moons": {"type": "integer", "maximum": 99, "minimum": 0},
+        },
+        "required": ["planet", "moons"],
+        "additionalProperties": False,
+    },
+)
+
+
+@pytest.mark.real_model
+def test_the_bundled_model_writes_json_of_a_schema(real_model: Path) -> None:
+    """Greedy and drawn; closed by its own end mark, and from any piece on just the same."""
+
+    async def test() -> None:
+        async with running(real_model) as runtime:
+            await runtime.load("m")
+            asked = await runtime.encode("m", Prompt((Message("user", "Name a planet."),), format=PLANET))
+            for temperature in (0.0, 1.0):
+                job = make_job(4, prompt=asked.tokens, tokens=60, temperature=temperature, shape=asked.shape)
+                whole = await draw(runtime, job)
+                assert whole[-1].end is End.STOP
+                value = json.loads(text_of(whole))
+                assert list(value) == ["planet", "moons"]
+                assert value["planet"] in ("Mars", "Venus")
+                assert 0 <= value["moons"] <= 99
+                cut = len(whole) // 2
+                rest = await draw(runtime, msgspec.structs.replace(job, done=tokens_of(whole[:cut])))
+                assert (tokens_of(rest), text_of(rest)) == (tokens_of(whole[cut:]), text_of(whole[cut:]))
 
     run(test())

@@ -8,13 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from perdure.domain.model import Sampling
+from perdure.domain.model import Sampling, Shape
 from perdure.ports.runtime import Generation, Job, Piece
 from perdure.runtime.llamacpp.host import ModelFile
 from perdure.runtime.llamacpp.supervisor import LlamaRuntime
 
 PATIENCE_SECONDS = 30.0
 PROMPT = tuple(range(40, 60))
+FREE = Shape()
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -45,10 +46,11 @@ def make_job(
     done: tuple[int, ...] = (),
     tokens: int = 50,
     temperature: float = 1.0,
+    shape: Shape = FREE,
 ) -> Job:
     """A job for the model `m`."""
     sampling = Sampling(temperature=temperature, top_p=1.0, seed=seed)
-    return Job(f"job {seed}", "m", prompt, done, sampling, tokens)
+    return Job(f"job {seed}", "m", prompt, done, sampling, tokens, shape)
 
 
 async def rest_of(generation: Generation) -> list[Piece]:

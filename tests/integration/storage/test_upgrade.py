@@ -113,6 +113,7 @@ def test_a_service_of_today_reads_and_settles_what_one_of_then_has_left(
             assert server.http.get(f"/v1/responses/{kept['id']}").text == kept["response"]
             assert server.http.get(f"/v1/tasks/{task}/events?limit=1000").text == kept["events"]
             assert server.http.get(f"/v1/tasks/{task}").text == kept["task"]
+            goes_on_from(server, kept["id"])
         left = then["open"]
         assert server.http.get(f"/v1/responses/{left['hidden']}").status_code == 404
         ends = {name: server.ended(left[name]) for name in left if name not in ("hidden", "queued ephemeral")}
@@ -124,6 +125,20 @@ def test_a_service_of_today_reads_and_settles_what_one_of_then_has_left(
         assert server.task(left["resume"])["attempt"] == 1
         assert server.ended(left["queued ephemeral"])["status"] in TERMINAL
         assert server.terminate() == 0
+
+
+def goes_on_from(server: Server, old: str) -> None:
+    """A response of today answers what the old one answered and wrote, and then its own input."""
+    child = server.create("And then?", previous_response_id=old, truncation="auto", max_output_tokens=1)
+    asked, answered = (server.get(f"/v1/responses/{each}/input_items?order=asc") for each in (old, child["id"]))
+    written = server.get(f"/v1/responses/{old}")["output"]
+    assert [item["id"] for item in answered["data"]] == [
+        *(item["id"] for item in (*asked["data"], *written)),
+        f"msg_{child['id'].removeprefix('resp_')}_in0",
+    ]
+    assert answered["data"][: len(asked["data"])] == asked["data"]
+    assert {item["type"] for item in asked["data"]} == {"message"}
+    assert server.ended(child["id"])["status"] == "incomplete"
 
 
 # Killed and cut off in the middle.

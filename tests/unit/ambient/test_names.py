@@ -2,6 +2,8 @@
 
 import re
 
+import pytest
+
 from perdure.ambient.names import RandomNames
 
 DAY = 24 * 60 * 60 * 1_000_000
@@ -23,7 +25,10 @@ def test_a_name_has_no_letters_that_are_mixed_up() -> None:
         assert re.fullmatch(f"[{ALPHABET}]{{26}}", RandomNames().ident(at))
 
 
+@pytest.mark.proves("A-23")
 def test_two_names_of_one_moment_differ() -> None:
-    """80 random bits."""
+    """80 random bits: behind the time, any letter may stand at any place."""
     names = RandomNames()
-    assert len({names.ident(DAY) for _ in range(1_000)}) == 1_000
+    made = {names.ident(DAY) for _ in range(1_000)}
+    assert len(made) == 1_000
+    assert all(set(letters) == set(ALPHABET) for letters in zip(*(name[10:] for name in made), strict=True))

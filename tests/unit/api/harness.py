@@ -9,6 +9,7 @@ from typing import Any, cast
 import httpx
 import uvicorn
 from litestar import Litestar
+from tests.witness import watched
 
 from perdure.api.app import build_app
 from perdure.settings import Settings, load
@@ -46,9 +47,8 @@ def application(service: ScriptedService | None = None, **given: object) -> Lite
 def client(app: Litestar, who: str | None = OWNER_TOKEN) -> httpx.AsyncClient:
     """An httpx client, with the token of `who`, that calls the application in memory."""
     headers = {} if who is None else {"Authorization": f"Bearer {who}"}
-    return httpx.AsyncClient(
-        transport=httpx.ASGITransport(cast("Any", app)), base_url="http://localhost:8383", headers=headers
-    )
+    transport = httpx.ASGITransport(cast("Any", app))
+    return watched(httpx.AsyncClient(transport=transport, base_url="http://localhost:8383", headers=headers))
 
 
 def call(app: Litestar, method: str, path: str, *, who: str | None = OWNER_TOKEN, **more: Any) -> httpx.Response:

@@ -16,7 +16,7 @@ import msgspec
 
 from perdure.domain.errors import InvalidRequest, NotFound, PerdureError, Unauthenticated
 from perdure.domain.events import TERMINAL_TYPES, Event
-from perdure.domain.items import Item
+from perdure.domain.items import Item, named
 from perdure.domain.journal import Journal
 from perdure.domain.lifecycle import TERMINAL, Status, shown
 from perdure.domain.model import ModelCard
@@ -24,7 +24,7 @@ from perdure.domain.parts import Text
 from perdure.domain.principal import ALL_SCOPES, Principal, Scope
 from perdure.domain.request import CreateRequest
 from perdure.domain.response import ResponseError
-from perdure.engine.service import Accepted, Health, Page, Service, Step, Task, Workload
+from perdure.engine.service import Accepted, Health, Listed, Page, Service, Step, Task, Workload
 from perdure.engine.signed import Ask, Found, NotModified, Reading, Signed, Signer
 from perdure.ports.runtime import Statistics
 from perdure.ports.storage import Condition, WalCondition
@@ -135,13 +135,7 @@ class ScriptedService:
         return self.tokens[token]
 
     async def submit(self, principal: Principal, request: CreateRequest, items: Sequence[Item]) -> Accepted:
-        if self.refusal is not None:
-            raise self.refusal
-        if request.model != MODEL:
-            raise NotFound(f"There is no such model; there is {MODEL}.", param="model", code="model_not_found")
-        messages = request.prompt(items).messages
-        if sum(len(message.content) for message in messages) > WINDOW_CHARS:
-            raise InvalidRequest("Too long.", param="input", code="context_length_exceeded")
+        await self.input_tokens(principal, request, items)
         ident = f"{len(self.kept):026d}"
         kept = self.kept[ident] = Kept(principal, request, items, Journal(ident, NOW, request, 3))
         first = kept.journal.create()
@@ -153,6 +147,16 @@ class ScriptedService:
         response = first[-1].snapshot
         assert response is not None
         return Accepted(ident, response)
+
+    async def input_tokens(self, principal: Principal, request: CreateRequest, items: Sequence[Item]) -> int:
+        if self.refusal is not None:
+            raise self.refusal
+        if request.model != MODEL:
+            raise NotFound(f"There is no such model; there is {MODEL}.", param="model", code="model_not_found")
+        length = sum(len(message.content) for message in request.prompt(items).messages)
+        if length > WINDOW_CHARS:
+            raise InvalidRequest("Too long.", param="input", code="context_length_exceeded")
+        return length
 
     async def version(self) -> str:
         if self.version_trouble is not None:
@@ -217,20 +221,31 @@ class ScriptedService:
     def _page(
         self, principal: Principal, status: Status | None, limit: int, after: str | None, *, ascending: bool
     ) -> Page:
-        names = sorted(
-            (
-                ident
-                for ident, kept in self.kept.items()
-                if kept.principal == principal and status in (None, kept.status)
-            ),
-            reverse=not ascending,
-        )
-        if after is not None:
-            if after not in names:
-                raise NotFound("There is no task of that id.", param="after")
-            names = names[names.index(after) + 1 :]
-        page = tuple(_task(ident, self.kept[ident]) for ident in names[:limit])
-        return Page(page, len(names) > limit)
+        own = [
+            ident
+            for ident, kept in self.kept.items()
+            if kept.principal == principal and status in (None, kept.status)
+        ]
+        names, more = _cut(own, limit, after, ascending=ascending)
+        return Page(tuple(_task(ident, self.kept[ident]) for ident in names), more)
+
+    def input_items(
+        self, principal: Principal, ident: str, *, limit: int, after: str | None, ascending: bool
+    ) -> Reading[Listed]:
+        def render(kept: Kept) -> Listed:
+            items = {item["id"]: item for item in named(kept.items, ident)}
+            names, more = _cut(list(items), limit, after, ascending=ascending)
+            return Listed(tuple((name, msgspec.json.encode(items[name])) for name in names), more)
+
+        return self._reading(principal, ident, render)
+
+    def responses(self, principal: Principal, *, limit: int, after: str | None, ascending: bool) -> Reading[Listed]:
+        def render() -> Listed:
+            own = [name for name, kept in self.kept.items() if kept.principal == principal and kept.request.store]
+            names, more = _cut(own, limit, after, ascending=ascending)
+            return Listed(tuple((f"resp_{name}", _response(self.kept[name])) for name in names), more)
+
+        return _plain(render)
 
     def events(
         self, principal: Principal, ident: str, after: int, limit: int
@@ -277,6 +292,16 @@ class ScriptedService:
         if kept is None or kept.principal != principal:
             raise NotFound("There is nothing of this id that this token may see.")
         return kept
+
+
+def _cut(names: list[str], limit: int, after: str | None, *, ascending: bool) -> tuple[list[str], bool]:
+    """A page of names that stand in the order of their making, and whether there are more."""
+    ordered = names if ascending else names[::-1]
+    if after is not None:
+        if after not in ordered:
+            raise NotFound("There is nothing of that id.", param="after")
+        ordered = ordered[ordered.index(after) + 1 :]
+    return ordered[:limit], len(ordered) > limit
 
 
 async def _at_once(render: Callable[[], T]) -> T:

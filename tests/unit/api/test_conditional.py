@@ -18,14 +18,16 @@ from .test_openapi import DOCUMENT
 IDENT = f"{0:026d}"
 PATHS = {
     "get_response": f"/v1/responses/resp_{IDENT}",
+    "list_responses": "/v1/responses",
+    "list_input_items": f"/v1/responses/resp_{IDENT}/input_items",
     "list_tasks": "/v1/tasks",
     "get_task": f"/v1/tasks/task_{IDENT}",
     "list_task_events": f"/v1/tasks/task_{IDENT}/events",
     "list_models": "/v1/models",
     "get_model": f"/v1/models/{MODEL}",
 }
-SETTLED = ["get_response", "get_task", "list_task_events"]
-OF_VERSION = ["list_tasks", "list_models", "get_model"]
+SETTLED = ["get_response", "list_input_items", "get_task", "list_task_events"]
+OF_VERSION = ["list_responses", "list_tasks", "list_models", "get_model"]
 """Models have a validator of their own in the engine; the script gives them the version's."""
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -69,9 +70,9 @@ async def caller(stage: Stage, who: str = OWNER_TOKEN, build: str = VERSION) -> 
 
 
 @asynccontextmanager
-async def serving(folder: Path) -> AsyncGenerator[Stage]:
+async def serving(folder: Path, **options: Any) -> AsyncGenerator[Stage]:
     """A stage whose principal has the owner's token, beside another client."""
-    async with started(folder) as stage:
+    async with started(folder, **options) as stage:
         for name, token in (("owner", OWNER_TOKEN), ("other", OTHER_TOKEN)):
             await add_client(stage.store, name, hashlib.sha256(token.encode()).digest())
         yield stage

@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -24,6 +24,7 @@ STATUS = {
     "Forbidden": 403,
     "NotFound": 404,
     "MethodNotAllowed": 405,
+    "NotServed": 501,
     "QueueFull": 429,
     "Unavailable": 503,
     "ModelUnavailable": 503,
@@ -92,16 +93,14 @@ def test_a_refusal_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
         "/v1",
         "/v1/",
         "/v2/responses",
-        "/v1/conversations",
-        "/v1/embeddings",
-        "/v1/completions",
-        "/v1/chat/completions",
-        "/v1/responses/resp_x/input_items",
+        "/v1/responses/resp_x/items",
         "/v1/responses/resp_x/cancel/x",
         "/v1/models/a/b",
         "/schema",
         "/schema/openapi.json",
-        "/docs",
+        "/v1/files",
+        "/v1/batches",
+        "/docs/x",
         "/openapi.yaml",
         "/openapi.json/x",
         "/x%00",
@@ -119,13 +118,17 @@ def test_an_unknown_route_is_404_in_the_one_shape(path: str) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "allow"),
     [
-        ("GET", "/v1/responses", "POST"),
-        ("PUT", "/v1/responses", "POST"),
+        ("DELETE", "/v1/responses", "GET, POST"),
+        ("PUT", "/v1/responses", "GET, POST"),
+        ("DELETE", "/v1/chat/completions", "POST"),
+        ("POST", "/docs", "GET"),
+        ("OPTIONS", "/docs/start.js", "GET"),
+        ("OPTIONS", "/openapi.json", "GET"),
         ("PATCH", "/v1/responses/resp_x", "DELETE, GET"),
         ("GET", "/v1/responses/resp_x/cancel", "POST"),
         ("POST", "/v1/models", "GET"),
         ("DELETE", "/v1/tasks/task_x", "GET"),
-        ("OPTIONS", "/v1/responses", "POST"),
+        ("OPTIONS", "/v1/responses", "GET, POST"),
         ("OPTIONS", "/v1/responses/resp_x", "DELETE, GET"),
         ("HEAD", "/v1/models", "GET"),
         ("POST", "/healthz", "GET"),
@@ -158,7 +161,8 @@ def test_every_answer_has_its_own_request_id() -> None:
 )
 def test_the_framework_has_no_words_of_its_own(status: int, code: str) -> None:
     """Its exceptions keep their class of status and lose their detail."""
-    error = errors.translate(HTTPException(detail="internals", status_code=status))
+    scope = cast("Any", {"method": "GET", "path": "/"})
+    error = errors.translate(HTTPException(detail="internals", status_code=status), scope)
     assert error.error_code == code
     assert b"internals" not in errors.body(error)
 

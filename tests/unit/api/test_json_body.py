@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -310,3 +311,13 @@ def test_the_connection_goes_on_after_a_refused_body() -> None:
             return [bad.status_code, good.status_code]
 
     assert asyncio.run(run()) == [400, 200]
+
+
+@pytest.mark.parametrize("sign", ["", "-"])
+def test_an_integer_is_no_longer_than_every_reader_takes(sign: str) -> None:
+    """What is kept must be readable after a restart, by a reader that takes fewer digits than this one."""
+    longest = sign + "9" * (4_000 - len(sign))
+    read = json_body.parse(b'{"a": %b}' % longest.encode())
+    assert msgspec.json.decode(msgspec.json.encode(read)) == {"a": int(longest)}
+    with pytest.raises(InvalidRequest, match="too many digits"):
+        json_body.parse(b'{"a": %b9}' % longest.encode())

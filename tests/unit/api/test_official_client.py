@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import openai
 import pytest
 from openai import AsyncOpenAI
+from tests.witness import watched
 
 from .harness import application, serving
 from .scripted import MODEL, OWNER_TOKEN, TEXTS, ScriptedService
@@ -20,7 +21,7 @@ def with_client(test: Callable[[AsyncOpenAI, ScriptedService], Awaitable[None]])
         service = ScriptedService()
         async with (
             serving(application(service)) as base,
-            AsyncOpenAI(base_url=f"{base}/v1", api_key=OWNER_TOKEN, max_retries=0) as client,
+            watched(AsyncOpenAI(base_url=f"{base}/v1", api_key=OWNER_TOKEN, max_retries=0)) as client,
         ):
             await asyncio.wait_for(test(client, service), 20)
 
@@ -114,9 +115,11 @@ def test_errors_are_the_client_s_own_classes() -> None:
         assert (unknown.value.param, unknown.value.code) == ("model", "model_not_found")
         with pytest.raises(openai.AuthenticationError):
             await client.with_options(api_key="wrong").models.list()
-        with pytest.raises(openai.BadRequestError) as tools:
-            await client.responses.create(model=MODEL, input="x", tools=[{"type": "web_search"}])
-        assert tools.value.param == "tools"
+        with pytest.raises(openai.BadRequestError) as chosen:
+            await client.responses.create(
+                model=MODEL, input="x", tools=[{"type": "web_search"}], tool_choice={"type": "web_search_preview"}
+            )
+        assert chosen.value.param == "tool_choice"
 
     with_client(test)
 

@@ -231,9 +231,10 @@ def test_delete_removes_and_says_so() -> None:
         ("stream=false&starting_after=0", "starting_after", "invalid_value"),
         ("stream=yes", "stream", "invalid_value"),
         ("stream=", "stream", "invalid_value"),
-        ("include=reasoning.encrypted_content", "include", "unsupported_parameter"),
-        ("include[]=reasoning.encrypted_content", "include[]", "unsupported_parameter"),
-        ("include_obfuscation=true", "include_obfuscation", "unsupported_parameter"),
+        ("include=everything", "include", "invalid_value"),
+        ("include[]=message.output_text.logprobs&include[]=Everything", "include", "invalid_value"),
+        ("include_obfuscation=yes", "include_obfuscation", "invalid_value"),
+        ("stream=true&include_obfuscation=true", "include_obfuscation", "unsupported_parameter"),
         ("limit=5", "limit", "unknown_parameter"),
         ("Stream=true", "Stream", "unknown_parameter"),
     ],
@@ -248,7 +249,18 @@ def test_a_bad_query_is_refused_by_name(query: str, param: str, code: str) -> No
     assert (error["param"], error["code"]) == (param, code)
 
 
-@pytest.mark.parametrize("query", ["stream=false", "include=", "include_obfuscation=false", ""])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "stream=false",
+        "include=",
+        "include_obfuscation=false",
+        "include_obfuscation=true",
+        "include=reasoning.encrypted_content",
+        "include[]=message.output_text.logprobs&include[]=file_search_call.results&include=web_search_call.results",
+        "",
+    ],
+)
 def test_a_query_that_asks_for_the_default_is_accepted(query: str) -> None:
     """Nothing is refused that would change nothing."""
     app = application()

@@ -293,10 +293,10 @@ class Stage:
 
     async def kill(self) -> None:
         """Lose everything that is in memory."""
-        lost = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-        for task in lost:
-            task.cancel()
-        await asyncio.gather(*lost, return_exceptions=True)
+        while lost := [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]:
+            for task in lost:  # one that goes may leave another behind, which a dead process would not
+                task.cancel()
+            await asyncio.gather(*lost, return_exceptions=True)
         self.runtime.busy = 0
         self.store.changes.clear()
 

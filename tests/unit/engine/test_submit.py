@@ -8,6 +8,7 @@ from tests.unit.engine.stage import Stage, opened, request, scenario, started, t
 
 from perdure.domain.errors import InvalidRequest, ModelUnavailable, NotFound, QueueFull, StorageFull, Unavailable
 from perdure.domain.lifecycle import Status
+from perdure.domain.limits import IGNORED_MAX
 from perdure.testing.scripted_runtime import Script
 
 
@@ -142,3 +143,18 @@ async def test_a_submit_whose_caller_left_is_whole_or_absent(tmp_path: Path) -> 
         asked.cancel()
         await asyncio.gather(asked, return_exceptions=True)
         assert (await stage.ended("r0001")).status is Status.COMPLETED
+
+
+@scenario
+async def test_what_had_no_effect_is_counted_beyond_a_bound(tmp_path: Path) -> None:
+    """It stands in every snapshot, so its length is not free; and it is never cut in silence. What the schemas asked
+    for in vain stands there too."""
+    async with started(tmp_path) as stage:
+        stage.runtime.dropped = ("tools[0].parameters.not",)
+        for extra in (-1, 5):
+            asked = request(ignored=("x",) * (IGNORED_MAX + extra))
+            ident = (await stage.engine.submit(stage.principal, asked, [user("a")])).ident
+            ignored = (await stage.response(ident))["perdure"]["ignored"]
+            last = "and 6 more" if extra > 0 else "tools[0].parameters.not"
+            assert ignored == ["x"] * (len(ignored) - 1) + [last]
+            assert len(ignored) == IGNORED_MAX + (extra > 0)

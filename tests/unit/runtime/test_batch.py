@@ -1,5 +1,7 @@
 """`batch` over a real context: fairness, ends, stops, and texts that do not depend on their neighbours."""
 
+import json
+import math
 import random
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -12,10 +14,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from perdure.domain.model import Sampling, Shape
-from perdure.domain.parts import Part, Text
+from perdure.domain.parts import CallArguments, CallBegin, CallEnd, Part, Text, joined
 from perdure.runtime.llamacpp.batch import Batch, share
 from perdure.runtime.llamacpp.context import Context, Row
 from perdure.runtime.llamacpp.model import Model
+from perdure.runtime.llamacpp.notation import CALL_ARGUMENTS, CALL_CLOSE, CALL_OPEN
 from perdure.runtime.llamacpp.plan import ROWS_MAX
 from perdure.runtime.llamacpp.sampling import draw
 from perdure.runtime.llamacpp.wire import Draw, Drawn, Step
@@ -158,6 +161,9 @@ def test_what_is_already_at_its_end_ends_at_once(tiny: Model) -> None:
         (Draw(1, (5, 288), (), PLAIN, 5, Shape()), "no token 288"),
         (Draw(1, (5,), (-1,), PLAIN, 5, Shape()), "no token -1"),
         (Draw(1, (5,) * 1000, (), PLAIN, 25, Shape()), "window of 1024"),
+        (Draw(1, (5,), (), PLAIN, 5, Shape(calls="xml")), "no notation of calls named xml"),
+        (Draw(1, (5,), (), PLAIN, 5, Shape("start: (")), "grammar cannot be used"),
+        (Draw(1, (5,), (40, 41), PLAIN, 5, Shape('start: "a"')), "cannot be held to its grammar"),
     ],
 )
 def test_a_job_that_cannot_be_done_fails_with_a_reason(tiny: Model, wrong: Draw, reason: str) -> None:
@@ -304,3 +310,162 @@ def together(
                     batch.stop(n)
                     live.discard(n)
     return got
+
+
+OBJECT = {
+    "type": "object",
+    "properties": {"a": {"enum": [1, "é", None]}, "b": {"type": "string", "maxLength": 4}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+    "x-guidance": {"whitespace_flexible": False},
+}
+JSON = Shape(f"%llguidance {{}}\nstart: %json {json.dumps(OBJECT)}")
+CALLS = Shape(
+    f"""%llguidance {{}}
+start: TEXT ("\\n" call)+
+TEXT: /[a-zé]{{0,9}}/
+call: {json.dumps(CALL_OPEN)} /f|go/ {json.dumps(CALL_ARGUMENTS)} args {json.dumps(CALL_CLOSE)}
+args: %json {json.dumps(OBJECT)}""",
+    calls="tool_call",
+)
+
+
+def shaped(seed: int, shape: Shape, *, tokens: int = 150, temperature: float = 1.0, top_p: float = 1.0) -> Draw:
+    """A text with everything that can be asked of one."""
+    sampling = Sampling(temperature, top_p, seed, 0.3, 0.2, ("Zz",), 2)
+    return msgspec.structs.replace(job(seed, tokens=tokens), sampling=sampling, shape=shape)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize(
+    "shape", [JSON, CALLS, Shape(calls="tool_call", reasoning="open")], ids=["json", "calls", "free"]
+)
+def test_a_shaped_text_can_be_resumed_at_every_piece(tiny: Model, shape: Shape, temperature: float) -> None:
+    """With its grammar, penalties and probabilities; beside other texts, four at a time."""
+    made = shaped(3, shape, tokens=110, temperature=temperature, top_p=0.95)
+    whole = alone(tiny, made)
+    cuts = list(range(0, len(whole), 1 + len(whole) // 20))
+    assert len(cuts) > 5
+    rests = together(tiny, [resumed(made, tokens_of(whole[:cut])) for cut in cuts], random.Random(2))
+    for cut, rest in zip(cuts, rests, strict=True):
+        assert rest == [(piece.parts, piece.tokens, piece.end) for piece in whole[cut:]]
+
+
+def test_shaped_texts_do_not_depend_on_their_neighbours(tiny: Model) -> None:
+    """Plain ones and those with a grammar, each as if alone."""
+    jobs = [shaped(n, (JSON, CALLS, Shape())[n % 3], tokens=60, temperature=float(n % 2)) for n in range(1, 13)]
+    for n, pieces in enumerate(together(tiny, jobs, random.Random(3))):
+        assert pieces == [(piece.parts, piece.tokens, piece.end) for piece in alone(tiny, jobs[n])]
+
+
+def test_json_is_of_its_schema_or_unfinished(tiny: Model) -> None:
+    """Greedy and drawn, whatever the model would rather write; what has ended by itself is whole."""
+    for seed in range(1, 13):
+        pieces = alone(
+            tiny, msgspec.structs.replace(shaped(seed, JSON), sampling=Sampling(float(seed % 3), 1.0, seed))
+        )
+        assert pieces[-1].end == "stop"
+        assert tiny.ends(tokens_of(pieces)[-1])
+        value = json.loads(text_of(pieces))
+        assert list(value) == ["a", "b"]
+        assert value["a"] in (1, "é", None)
+        assert len(value["b"]) <= 4
+
+
+def test_calls_come_as_parts(tiny: Model) -> None:
+    """A name out of the grammar, arguments of the schema bit by bit; the one cut off at the limit stays open."""
+    parts = joined(part for piece in alone(tiny, shaped(2, CALLS, tokens=230)) for part in piece.parts)
+    calls = [part for part in parts if not isinstance(part, Text)]
+    assert len(calls) >= 3
+    for begin, arguments, end in zip(calls[0::3], calls[1::3], calls[2::3], strict=False):
+        assert begin in (CallBegin("f"), CallBegin("go"))
+        assert isinstance(arguments, CallArguments)
+        assert end == CallEnd()
+        assert list(json.loads(arguments.text)) == ["a", "b"]
+
+
+def test_where_a_model_has_no_end_mark_the_grammar_ends_the_text(tiny: Model) -> None:
+    """With its last token, also when that is the last that is allowed; and so does what was complete before."""
+
+    class Endless:
+        tokens, bytes_of, token_text, tokenize = tiny.tokens, tiny.bytes_of, tiny.token_text, tiny.tokenize
+
+        def ends(self, token: int) -> bool:
+            return False
+
+    context = Watched(tiny, slots=1)
+    batch = Batch(context, Endless(), slots=1, window=WINDOW)
+    made = msgspec.structs.replace(job(1, tokens=2), shape=Shape('start: "ab"'))
+    batch.add(made)
+    pieces: list[Drawn] = []
+    while batch.busy:
+        pieces += step(batch).drawn
+    assert (text_of(pieces), pieces[-1].end) == ("ab", "stop")
+    batch.add(resumed(made, tokens_of(pieces)))
+    assert batch.report().drawn == (Drawn(1, (), (), "stop"),)
+    context.close()
+
+
+class Falling(Watched):
+    """A model that likes each token less than the one before it, and control tokens not at all."""
+
+    def logits(self, index: int) -> NDArray[np.float32]:
+        values = np.arange(len(super().logits(index)), dtype=np.float32) / np.float32(-100)
+        values[:3] = -9
+        return values
+
+
+def fall(tiny: Model, made: Draw) -> list[Drawn]:
+    context = Falling(tiny, slots=1)
+    batch = Batch(context, tiny, slots=1, window=WINDOW)
+    batch.add(made)
+    pieces = list(batch.report().drawn)
+    while batch.busy:
+        pieces += step(batch).drawn
+    context.close()
+    return pieces
+
+
+@pytest.mark.parametrize(
+    ("presence", "frequency", "tokens"),
+    [
+        (0.0, 0.0, (3, 3, 3, 3, 3, 3)),
+        (1.0, 0.0, (3, 4, 5, 6, 7, 8)),
+        (0.0, 0.016, (3, 4, 3, 5, 4, 6)),
+        (-1.0, 0.0, (3,) * 6),
+    ],
+)
+@pytest.mark.parametrize("cut", [0, 1, 3])
+def test_penalties_count_what_was_drawn(
+    tiny: Model, presence: float, frequency: float, tokens: tuple[int, ...], cut: int
+) -> None:
+    """By this process or an earlier one; the prompt does not count."""
+    sampling = Sampling(0.0, 1.0, 0, presence, frequency)
+    pieces = fall(tiny, Draw(1, (3, 3, 4), tokens[:cut], sampling, 6, Shape()))
+    assert tokens_of(pieces) == tokens[cut:]
+
+
+def test_a_stop_text_ends_the_answer_before_it(tiny: Model) -> None:
+    """Its tokens are drawn, and what was ended by one ends at once when it is asked for again."""
+    likes = [tiny.bytes_of(token).decode() for token in range(3, 9)]
+    sampling = Sampling(0.0, 1.0, 0, 1.0, stop=(likes[3] + likes[4],))
+    pieces = fall(tiny, Draw(1, (9,), (), sampling, 50, Shape()))
+    assert (text_of(pieces), pieces[-1].end) == ("".join(likes[:3]), "stop")
+    assert tokens_of(pieces) == (3, 4, 5, 6, 7)
+    assert fall(tiny, Draw(1, (9,), tokens_of(pieces), sampling, 50, Shape())) == [Drawn(1, (), (), "stop")]
+
+
+def test_probabilities_are_the_models_own(tiny: Model) -> None:
+    """Before temperature, penalties and grammar: here the model would rather have written something else."""
+    sampling = Sampling(0.5, 1.0, 0, 1.0, top_logprobs=2)
+    pieces = fall(tiny, Draw(1, (9,), (), sampling, 50, Shape('start: "hi"')))
+    (part,) = joined(part for piece in pieces for part in piece.parts)
+    assert isinstance(part, Text)
+    assert [entry.token for entry in part.logprobs] == ["h", "i"]
+    logits = -np.arange(tiny.tokens) / 100
+    logits[:3] = -9
+    logits -= np.log(np.exp(logits).sum())
+    for entry, token in zip(part.logprobs, tokens_of(pieces), strict=False):
+        assert math.isclose(entry.logprob, logits[token], rel_tol=1e-5)
+        assert [other.token for other in entry.top_logprobs] == [tiny.bytes_of(3).decode(), tiny.bytes_of(4).decode()]
+        assert math.isclose(entry.top_logprobs[0].logprob, logits[3], rel_tol=1e-5)

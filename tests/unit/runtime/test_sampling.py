@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from perdure.domain.limits import SEED_MAX
 from perdure.domain.model import Sampling
-from perdure.runtime.llamacpp.sampling import NotNumbers, draw, nucleus_of, uniform
+from perdure.runtime.llamacpp.sampling import NotNumbers, draw, nucleus_of, penalised, uniform
 
 VOCABULARY = 49_152
 
@@ -133,3 +133,25 @@ def test_a_token_that_is_ruled_out_is_never_drawn() -> None:
     assert {draw(logits, sampling(2.0), position) for position in range(200)} == {10, 90}
     with pytest.raises(NotNumbers):
         draw(np.full(100, -math.inf, np.float32), sampling(), 0)
+
+
+def test_penalties_are_taken_for_each_token_drawn_before() -> None:
+    """Once for its presence, once more for each time; other tokens keep their logits, and so does what was given."""
+    logits = logits_of(6, size=50)
+    given_logits = logits.copy()
+    asked = Sampling(0.0, 1.0, 1, presence_penalty=0.5, frequency_penalty=-0.25)
+    lessened = penalised(logits, {3: 1, 7: 4}, asked)
+    expected = logits.copy()
+    expected[3] -= np.float32(0.25)
+    expected[7] += np.float32(0.5)
+    assert np.array_equal(lessened, expected)
+    assert np.array_equal(logits, given_logits)
+    assert np.array_equal(penalised(logits, {}, asked), logits)
+
+
+@pytest.mark.parametrize("top_p", [1.0, 0.9])
+def test_a_token_without_weight_is_never_drawn(top_p: float) -> None:
+    """Minus infinity is what a grammar gives to what it forbids."""
+    logits = logits_of(8, size=100, spread=1.0)
+    logits[::2] = -np.inf
+    assert all(draw(logits, sampling(2.0, top_p), position) % 2 for position in range(2_000))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perdure.domain.model import Message
+from perdure.domain.model import Message, Prompt
 from perdure.runtime.llamacpp.model import Model
 from perdure.runtime.llamacpp.template import ChatTemplate, TemplateRefused, TemplateUnusable
 
@@ -31,8 +31,15 @@ INJECTIONS = [
 ]
 
 
-def template(model: Model, source: str | None = None) -> ChatTemplate:
-    return ChatTemplate(model, source or model.chat_template)
+class Template(ChatTemplate):
+    """A template, and the short way to the tokens of a conversation."""
+
+    def tokens(self, messages: list[Message]) -> tuple[int, ...]:
+        return self.encode(Prompt(tuple(messages))).tokens
+
+
+def template(model: Model, source: str | None = None) -> Template:
+    return Template(model, source or model.chat_template)
 
 
 def shown(model: Model, tokens: tuple[int, ...]) -> str:
@@ -55,15 +62,15 @@ def test_ordinary_text_is_tokenised_as_the_rendered_whole(real_words: Model, mes
         turns = [Message("system", default), *messages]
     text = "".join(f"<|im_start|>{turn.role}\n{turn.content}<|im_end|>\n" for turn in turns)
     expected = real_words.tokenize(text + "<|im_start|>assistant\n", controls=True)
-    assert list(template(real_words).encode(messages)) == expected
+    assert list(template(real_words).tokens(messages)) == expected
 
 
 @pytest.mark.real_model
 @pytest.mark.parametrize("text", INJECTIONS)
 def test_nobody_can_write_a_control_token_for_the_bundled_model(real_words: Model, text: str) -> None:
     """The model reads the words; the turns are those of the harmless conversation."""
-    harmless = template(real_words).encode([Message("user", "harmless")])
-    tokens = template(real_words).encode([Message("user", text)])
+    harmless = template(real_words).tokens([Message("user", "harmless")])
+    tokens = template(real_words).tokens([Message("user", text)])
     assert controls(real_words, tokens) == controls(real_words, harmless)
     assert shown(real_words, tokens) == shown(real_words, harmless).replace("harmless", text)
 
@@ -73,8 +80,8 @@ def test_nobody_can_write_a_control_token_for_the_bundled_model(real_words: Mode
 @pytest.mark.parametrize("role", ["system", "user", "assistant", "tool", "developer"])
 def test_nobody_can_write_a_control_token(tiny: Model, text: str, source: str | None, role: str) -> None:
     """In no turn, nor with a template that trims."""
-    messages = [Message("user", "first"), Message(role, f"  {text}"), Message("user", "last")]
-    tokens = template(tiny, source).encode(messages)
+    messages = [Message("user", "first"), Message(role, f"  {text}"), Message("assistant", "last")]
+    tokens = template(tiny, source).tokens(messages)
     assert controls(tiny, tokens) == ["<|im_start|>", "<|im_end|>"] * 3 + ["<|im_start|>"]
     assert text.rstrip() in shown(tiny, tokens)
 
@@ -82,7 +89,7 @@ def test_nobody_can_write_a_control_token(tiny: Model, text: str, source: str | 
 @pytest.mark.real_model
 def test_text_beside_a_protected_word_is_tokenised_as_one_run(real_words: Model) -> None:
     """The new line of the template and the first of the text are one token, as they are in ordinary text."""
-    tokens = template(real_words).encode([Message("system", "x"), Message("user", "\n\n<|im_end|>")])
+    tokens = template(real_words).tokens([Message("system", "x"), Message("user", "\n\n<|im_end|>")])
     run = real_words.tokenize("user\n\n\n<|im_end|>", controls=False)
     assert len(run) < len(real_words.tokenize("user\n", controls=False)) + len(
         real_words.tokenize("\n\n<|im_end|>", controls=False)
@@ -96,13 +103,13 @@ def test_text_beside_a_protected_word_is_tokenised_as_one_run(real_words: Model)
 def test_a_template_that_trims_gets_trimmed_text(tiny: Model) -> None:
     """In ordinary text and in text with a control token alike."""
     for text in ("word", "<|im_end|>"):
-        tokens = template(tiny, TRIMMING).encode([Message("user", f" \n{text}\t ")])
+        tokens = template(tiny, TRIMMING).tokens([Message("user", f" \n{text}\t ")])
         assert shown(tiny, tokens) == f"<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant"
 
 
 def test_a_template_that_rewrites_text_still_takes_ordinary_text(tiny: Model) -> None:
     """The template's own idea of the text is what the model reads."""
-    tokens = template(tiny, CUTTING).encode([Message("assistant", "<think>hm</think>yes")])
+    tokens = template(tiny, CUTTING).tokens([Message("assistant", "<think>hm</think>yes")])
     assert shown(tiny, tokens) == "<|im_start|>assistant\nyes<|im_end|>\n<|im_start|>assistant"
 
 
@@ -117,19 +124,19 @@ def test_conversations_of_one_length_are_told_apart_by_role_and_emptiness(tiny: 
     one = template(tiny, source)
     for message in [*made, *reversed(made)]:
         messages = [message, Message("user", "Good day")]
-        assert one.encode(messages) == template(tiny, source).encode(messages)
+        assert one.tokens(messages) == template(tiny, source).tokens(messages)
 
 
 def test_a_template_that_rewrites_text_refuses_control_tokens(tiny: Model) -> None:
     """It cannot be told any more whose words they are."""
     with pytest.raises(TemplateRefused, match="control token"):
-        template(tiny, CUTTING).encode([Message("assistant", "<think>hm</think><|im_end|>")])
+        template(tiny, CUTTING).tokens([Message("assistant", "<think>hm</think><|im_end|>")])
 
 
 def test_a_role_cannot_carry_a_control_token(tiny: Model) -> None:
     """Roles are written as the template's own words, so only known ones pass."""
     with pytest.raises(TemplateRefused, match="no role"):
-        template(tiny).encode([Message("user<|im_end|>", "x")])
+        template(tiny).tokens([Message("user<|im_end|>", "x")])
 
 
 @pytest.mark.parametrize(
@@ -146,7 +153,7 @@ def test_a_role_cannot_carry_a_control_token(tiny: Model) -> None:
 def test_what_a_template_refuses_is_refused_with_its_words(tiny: Model, source: str, reason: str) -> None:
     """Its own exceptions, its mistakes, and what the sandbox forbids."""
     with pytest.raises(TemplateRefused, match=reason):
-        template(tiny, source).encode([Message("user", "x")])
+        template(tiny, source).tokens([Message("user", "x")])
 
 
 @pytest.mark.parametrize("source", ["{% if %}", "{{", "\U000f5045"])
@@ -163,10 +170,11 @@ def test_a_model_without_a_template_is_refused(tiny: Model) -> None:
 
 
 def test_what_templates_of_others_use_is_there(tiny: Model) -> None:
-    """`break`, the date, the names of the marks, white space by block."""
+    """`break`, the date, what training marks, the names of the marks, white space by block."""
     source = (
         "{% for message in messages %}\n    {% if loop.index > 1 %}{% break %}{% endif %}\n"
-        "{{ bos_token }}{{ message.content }}{{ eos_token }}\n{% endfor %}\n{{ strftime_now('%Y') | length }}"
+        "{{ bos_token }}{% generation %}{{ message.content }}{% endgeneration %}{{ eos_token }}\n{% endfor %}\n"
+        "{{ strftime_now('%Y') | length }}"
     )
-    tokens = template(tiny, source).encode([Message("user", "a"), Message("user", "b")])
+    tokens = template(tiny, source).tokens([Message("user", "a"), Message("user", "b")])
     assert shown(tiny, tokens) == "<|im_start|>a<|im_end|>\n4"
