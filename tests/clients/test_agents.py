@@ -2,9 +2,10 @@
 the mechanics is theirs and ours."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any, Literal, cast
 
+import httpx
 import openai
 import pytest
 from agents import (
@@ -72,8 +73,15 @@ def forced(tool: str) -> ModelSettings:
     return ModelSettings(tool_choice=tool, parallel_tool_calls=False)
 
 
+@pytest.fixture
+def http() -> Generator[httpx.Client]:
+    """What LangChain's client sends by; its own one is shared with all others, and nobody closes it."""
+    with httpx.Client(timeout=60, trust_env=False) as client:
+        yield watched(client)
+
+
 @pytest.mark.parametrize("responses", [True, False], ids=["responses", "chat completions"])
-def test_langchain_streams_and_calls_a_tool(tiny_server: Server, responses: bool) -> None:
+def test_langchain_streams_and_calls_a_tool(tiny_server: Server, http: httpx.Client, responses: bool) -> None:
     """It reads a text in pieces, gets a call with arguments of the tool's schema, and sends the result back."""
     llm = ChatOpenAI(
         model=TINY,
@@ -81,8 +89,8 @@ def test_langchain_streams_and_calls_a_tool(tiny_server: Server, responses: bool
         api_key=lambda: tiny_server.token,
         use_responses_api=responses,
         max_retries=0,
+        http_client=http,
     )
-    watched(llm.root_client)
     pieces = list(llm.bind(max_tokens=SHORT).stream("Tell me a story."))
     assert len(pieces) > 1
     assert all(isinstance(piece, AIMessageChunk) for piece in pieces)

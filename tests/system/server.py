@@ -39,6 +39,7 @@ class Server:
         self.model_name = model.stem if model else "smollm2-135m-instruct"
         self.process: subprocess.Popen[str] | None = None
         self._http: httpx.Client | None = None
+        self._clients: list[openai.OpenAI] = []
         self.errors = data.with_name(data.name + ".stderr")
 
     # Life and death.
@@ -138,6 +139,8 @@ class Server:
         if self._http is not None:
             self._http.close()
             self._http = None
+        while self._clients:
+            self._clients.pop().close()
         assert self.process is not None
         assert self.process.stdout is not None
         self.process.stdout.close()
@@ -164,7 +167,9 @@ class Server:
 
     def client(self) -> openai.OpenAI:
         """The official client, unchanged; errors reach the test instead of being retried."""
-        return watched(openai.OpenAI(base_url=f"{self.url}/v1", api_key=self.token, max_retries=0, timeout=60))
+        made = openai.OpenAI(base_url=f"{self.url}/v1", api_key=self.token, max_retries=0, timeout=60)
+        self._clients.append(made)
+        return watched(made)
 
     @property
     def http(self) -> httpx.Client:

@@ -82,6 +82,7 @@ def test_damage_that_the_recovery_meets_ends_the_start(data: Path) -> None:
 
 
 @pytest.mark.proves("E-17")
+@pytest.mark.made_up_rows
 def test_a_large_damaged_file_is_served_as_far_as_it_can_be_read(data: Path, tiny_model: Path) -> None:
     """Whoever asks for what is spoilt is told, readiness says what to do, nothing more is accepted, the rest can be
     read, one line says so; and it stops in order."""

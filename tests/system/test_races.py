@@ -60,7 +60,10 @@ class Callers:
             self._history.end(noted)
             return UNKNOWN
         told = self._read(call, ident, answer)
-        self._history.end(noted, told)
+        if call is Call.CANCEL and told == NOT_FOUND:
+            self._history.end(noted)  # it may have been made, and the response deleted before it was shown
+        else:
+            self._history.end(noted, told)
         return told
 
     def close(self) -> None:

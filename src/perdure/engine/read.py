@@ -118,6 +118,8 @@ class Read:
         journal = await self._recorder.journal(record)
         if journal.next_seq < record.next_seq:
             raise _not_found()
+        if journal.next_seq > record.next_seq and await self._store.ended(record.ident):
+            return await self._response(await self._whole(record))  # it has ended between the two reads
         return msgspec.json.encode(journal.response(shown(record.status)))
 
     async def _input_items(self, record: TaskRecord, limit: int, after: str | None, *, ascending: bool) -> Listed:

@@ -22,5 +22,5 @@ def test_a_request_that_the_first_version_has_kept_can_be_read() -> None:
 def test_every_field_of_a_request_is_told_in_its_response() -> None:
     """Under its own name, but for those that another one tells, or that decide how the answer is told."""
     told = {*Response.__struct_fields__, *Extension.__struct_fields__, *TextSettings.__struct_fields__}
-    untold = {"choice", "logprobs", "shape", "stop"}
+    untold = {"choice", "logprobs", "places", "shape", "stop"}
     assert set(CreateRequest.__struct_fields__) - told == untold
