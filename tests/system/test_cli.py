@@ -19,6 +19,7 @@ from tests.system.command import CALLED, Command, on, ran
 from tests.system.server import COMMAND, Server, freeze, text_of, thaw, until
 
 LONG = ["--max-output-tokens", "1000", "--seed", "5"]  # lasts until it is interrupted
+LONGEST = ["--max-output-tokens", "2500", "--seed", "5"]  # lasts until it is looked at, on a busy machine too
 SHORT = ["--max-output-tokens", "200", "--seed", "5"]
 CONTROLS = [code for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (9, 10)]
 HEAVY = ("litestar", "uvicorn", "numpy", "pydantic", "apsw")
@@ -40,7 +41,7 @@ def running(server: Server) -> str:
 
     def find() -> str | None:
         for task in server.get("/v1/tasks?status=running")["data"]:
-            if server.get(f"/v1/tasks/{task['id']}/events")["last_seq"] > 10:
+            if server.get(f"/v1/tasks/{task['id']}/events")["last_seq"] > 5:  # some of its text
                 return task["response_id"]
         return None
 
@@ -180,11 +181,11 @@ def test_events_are_lines_of_json_in_the_bytes_that_are_stored(tiny_server: Serv
 @pytest.mark.parametrize("command", ["ask", "follow"])
 def test_a_kill_of_the_service_leaves_no_seam(server: Server, command: str, as_json: bool) -> None:
     """It comes back at another address; who listens at the old one meanwhile is not talked to."""
-    calm = on(server, "ask", "Tell me a story.", *LONG).stdout
+    calm = on(server, "ask", "Tell me a story.", *LONGEST).stdout
     child = server.engine_child()
-    words = ["ask", "Tell me a story.", *LONG]
+    words = ["ask", "Tell me a story.", *LONGEST]
     if command == "follow":
-        name = server.create(max_output_tokens=1000, seed=5)["id"]
+        name = server.create(max_output_tokens=2500, seed=5)["id"]
         assert running(server) == name
         freeze(child)
         words = ["follow", name]
