@@ -1,10 +1,12 @@
 """`grammar`: what an answer may look like, told by the library that draws by it."""
 
+from typing import Literal
+
 import pytest
 from tests.unit.runtime.drawing import ASKED, grammar_of, may_be, may_begin
 
 from perdure.domain.model import JsonObject, JsonSchema, PlainText, Prompt, Shape, TextFormat, Tool, ToolChoice
-from perdure.runtime.llamacpp.grammar import NoGrammar, Reasoning
+from perdure.runtime.llamacpp.grammar import CALLS_MAX, NoGrammar, Reasoning
 from perdure.runtime.llamacpp.lenient import settled
 
 WEATHER = Tool(
@@ -84,6 +86,16 @@ def test_one_call_where_calls_at_once_are_not_wanted() -> None:
     assert may_be(grammar, "Well: " + PARIS)
     assert not may_begin(grammar, PARIS + "\n")
     assert not may_begin(grammar, PARIS + "<")
+
+
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_calls_do_not_go_on_for_ever(mode: Literal["auto", "required"]) -> None:
+    """After so many of them the answer ends."""
+    grammar = grammar_of(asked(WEATHER, CLOCK, choice=ToolChoice(mode)))
+    most = "\n".join([PARIS] * CALLS_MAX)
+    assert may_be(grammar, most)
+    assert not may_begin(grammar, most + "\n")
+    assert not may_begin(grammar, most + "<")
 
 
 def test_required_is_calls_and_nothing_else() -> None:
