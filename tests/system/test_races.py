@@ -60,7 +60,7 @@ class Callers:
             self._history.end(noted)
             return UNKNOWN
         told = self._read(call, ident, answer)
-        if call is Call.CANCEL and told == NOT_FOUND:
+        if call is CANCEL and told == NOT_FOUND:
             self._history.end(noted)  # it may have been made, and the response deleted before it was shown
         else:
             self._history.end(noted, told)
