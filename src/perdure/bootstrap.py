@@ -311,7 +311,7 @@ def _model_files(settings: Settings) -> list[ModelFile]:
     if found is None:  # stored work stays readable; /readyz says that there is nothing to ask
         log.event(bundled.MISSING)
         return []
-    return [ModelFile(bundled.NAME, found)]
+    return [ModelFile(bundled.NAME, found, bundled.RECOMMENDED)]
 
 
 async def _require(runtime: LlamaRuntime, file: Path) -> None:

@@ -1,14 +1,11 @@
 """`llm-comply`, a suite of others, unchanged."""
 
-import dataclasses
 from pathlib import Path
-from typing import Any
 
 import llm_comply.tests
 import pytest
 from llm_comply import ComplianceConfig, SpecLoader
 from llm_comply.http import close_client
-from llm_comply.test_case import TestCase as Case
 
 from tests.system.server import Server
 
@@ -50,23 +47,12 @@ def outcome(server: Server, form: str, spec: str) -> dict[str, str]:
         base_url=f"{server.url}/v1", api_key=server.token, model=server.model_name, timeout=BOUND_SECONDS
     )
     try:
-        cases = [settled(case) for case in llm_comply.tests.get_tests(form)]
+        cases = llm_comply.tests.get_tests(form)
         results = llm_comply.TestRunner(config, cases, SpecLoader(str(SPECS / spec))).run_all().results
     finally:
         close_client()
     said = {each.id: "; ".join(each.errors + each.warnings) for each in results}
     return {each.id: each.status.value + (f": {said[each.id]}" if said[each.id] else "") for each in results}
-
-
-def settled(case: Case) -> Case:
-    """The test as it is, but asked for the likeliest tokens and for one call: a model as small as the bundled one now
-    and then tells stories to the end of its window, and does not stop calling by itself."""
-
-    def build(config: ComplianceConfig) -> dict[str, Any]:
-        request = case.build_request(config)
-        return request | {"temperature": 0} | ({"parallel_tool_calls": False} if "tools" in request else {})
-
-    return dataclasses.replace(case, build_request=build)
 
 
 def test_open_responses(real_server: Server) -> None:

@@ -20,6 +20,7 @@ from perdure.domain.parts import CallArguments, CallBegin, CallEnd, Reasoning, T
 from perdure.domain.recovery import OnRestart
 from perdure.domain.request import CreateRequest
 from perdure.domain.response import Extension, ResponseError
+from perdure.runtime.llamacpp import bundled, defaults
 from perdure.runtime.llamacpp.plan import WINDOW_SMALL_TOKENS
 from perdure.settings import PREFIX, Settings
 from perdure.storage.sqlite.connection import LOG_SIZE_MAX_BYTES
@@ -218,8 +219,11 @@ PHRASES = {
         f"waits up to {limits.CANCEL_WAIT_SECONDS:g} seconds",
         f"1 to {limits.TASKS_PAGE_MAX}, {limits.TASKS_PAGE_DEFAULT} by default",
         f"1 to {limits.EVENTS_PAGE_MAX:,}, {limits.EVENTS_PAGE_DEFAULT} by default",
-        f"| {limits.TEMPERATURE_DEFAULT:g} | 0 to {limits.TEMPERATURE_MAX:g}.",
-        f"| {limits.TOP_P_DEFAULT:g} | 0 to {limits.TOP_P_MAX:g}.",
+        f"| the model's | 0 to {limits.TEMPERATURE_MAX:g}.",
+        f"| the model's | 0 to {limits.TOP_P_MAX:g}.",
+        f"`temperature` {bundled.RECOMMENDED.temperature} and `top_p` {bundled.RECOMMENDED.top_p};",
+        f"{limits.TEMPERATURE_DEFAULT:g} and {limits.TOP_P_DEFAULT:g}, as in OpenAI's API.",
+        f"`{defaults.TEMPERATURE_KEY}` and `{defaults.TOP_P_KEY}`",
         f"At least {limits.OUTPUT_TOKENS_MIN}.",
         f"0 to {limits.SEED_MAX}.",
         f"Up to {limits.METADATA_PAIRS_MAX} pairs of strings, names up to {limits.METADATA_KEY_MAX_CHARS}",

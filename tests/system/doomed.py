@@ -24,7 +24,7 @@ from perdure.storage.sqlite import connection, store
 from perdure.storage.sqlite.store import SqliteStore
 from perdure.testing.faulty_vfs import Fault, FaultyDisk
 
-SHORT_KEEP_SECONDS = 1
+SHORT_KEEP_SECONDS = 3
 DISK = "doomed"
 
 D = TypeVar("D", bound=FaultyDisk)
@@ -169,7 +169,7 @@ def every_seventh_sync(_tokens: int) -> None:
 
 
 def short_keep(_tokens: int) -> None:
-    """What is not to be stored goes after a second instead of a minute."""
+    """What is not to be stored goes after some seconds instead of a minute."""
     record.EPHEMERAL_KEEP_SECONDS = SHORT_KEEP_SECONDS
 
 

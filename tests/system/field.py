@@ -7,7 +7,7 @@ import psutil
 
 from tests.system.server import Server, freeze, until
 
-FREE_SECONDS = 5.0  # the promise is one second; a shared machine may take longer to get round to it
+FREE_SECONDS = 30.0  # the promise is one second; a shared machine may take longer to get round to it
 
 
 def everything(server: Server, response_id: str) -> list[bytes]:

@@ -22,8 +22,9 @@ from tests.witness import watched
 
 COMMAND = Path(sys.executable).parent / "perdure"
 POLL_SECONDS = 0.005
-START_SECONDS = 30.0
-STOP_SECONDS = 30.0
+WAIT_SECONDS = 60.0  # a busy machine takes long to get round to things
+START_SECONDS = 60.0
+STOP_SECONDS = 60.0
 T = TypeVar("T")
 TERMINAL = {"completed", "incomplete", "failed", "cancelled"}
 
@@ -122,10 +123,12 @@ class Server:
             thaw(orphan)
         return orphans
 
-    def terminate(self) -> int:
-        """SIGTERM; returns the exit code."""
+    def terminate(self, frozen: psutil.Process | None = None) -> int:
+        """SIGTERM; returns the exit code. A child that is `frozen`, to hold its work, goes on after the signal."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
+        if frozen is not None:
+            thaw(frozen)
         return self.wait()
 
     def wait(self) -> int:
@@ -210,6 +213,24 @@ class Server:
 
         return until(there, f"{response_id} to be {status}")
 
+    def holds(self, response_id: str, characters: int = 1) -> psutil.Process:
+        """Freeze the process that draws in the middle of a response, when so much of it is kept; returns it.
+
+        It goes in short steps: on a busy machine a text is else at its end before anybody has looked at it.
+        """
+        child = self.engine_child()
+
+        def held() -> psutil.Process | None:
+            freeze(child)
+            response = self.get(f"/v1/responses/{response_id}")
+            if response["status"] == "in_progress" and len(shown_by(response)) >= characters:
+                return child
+            thaw(child)
+            assert response["status"] not in TERMINAL, f"{response['status']} before it could be held"
+            return None
+
+        return until(held, f"{response_id} to have {characters} characters")
+
     def ended(self, response_id: str) -> dict[str, Any]:
         """The response once it has ended, by following its stream to the end."""
         frames = self.frames(response_id)
@@ -246,7 +267,7 @@ def split_frames(answer: httpx.Response) -> Iterator[str]:
         return
 
 
-def until(probe: Callable[[], T | None], what: str, seconds: float = 30.0) -> T:
+def until(probe: Callable[[], T | None], what: str, seconds: float = WAIT_SECONDS) -> T:
     """What `probe` finds, asked again and again; fails when it takes too long."""
     deadline = time.monotonic() + seconds
     while (found := probe()) is None:
@@ -305,7 +326,12 @@ def check_log(frames: list[str]) -> list[dict[str, Any]]:
 
 def text_of(response: dict[str, Any]) -> str:
     """All text of a response object."""
-    return "".join(part["text"] for item in response["output"] for part in item["content"])
+    return "".join(part["text"] for item in response["output"] for part in item.get("content", ()))
+
+
+def shown_by(response: dict[str, Any]) -> str:
+    """All text and all arguments of a response object."""
+    return "".join(item.get("arguments") or text_of({"output": [item]}) for item in response["output"])
 
 
 def deltas_of(events: list[dict[str, Any]]) -> str:

@@ -30,7 +30,7 @@ from tests.system.care import (
     told,
 )
 from tests.system.command import CALLED, on, ran
-from tests.system.server import COMMAND, TERMINAL, Server, check_log, freeze, text_of, thaw, until
+from tests.system.server import COMMAND, TERMINAL, Server, check_log, text_of, thaw, until
 
 BALLAST_MIB = 32
 LONG: dict[str, Any] = {"max_output_tokens": 600, "seed": 3}
@@ -43,10 +43,8 @@ def test_under_load_it_holds_all_that_was_accepted_before(tmp_path: Path, tiny_m
     with Server(tmp_path / "data", tiny_model).start() as server, Server(tmp_path / "new", tiny_model) as again:
         before = [server.create(max_output_tokens=20, seed=number)["id"] for number in range(20)]
         ends = {each: server.frames(each) for each in before}
-        running = [server.create(max_output_tokens=400, seed=number)["id"] for number in range(5)]
-        with server.stream(running[0]) as frames:
-            next(frame for frame in frames if "output_text.delta" in frame)
-        freeze(server.engine_child())  # so that they are unfinished in the backup
+        running = [server.create(max_output_tokens=1200, seed=number)["id"] for number in range(5)]
+        server.holds(running[0])  # so that they are unfinished in the backup
         made = backed_up_under_load(server, target)
         thaw(server.engine_child())
         assert made["unfinished"] >= len(running)

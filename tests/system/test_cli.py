@@ -18,8 +18,7 @@ from perdure import __version__
 from tests.system.command import CALLED, Command, on, ran
 from tests.system.server import COMMAND, Server, freeze, text_of, thaw, until
 
-LONG = ["--max-output-tokens", "1000", "--seed", "5"]  # lasts until it is interrupted
-LONGEST = ["--max-output-tokens", "2500", "--seed", "5"]  # lasts until it is looked at, on a busy machine too
+LONG = ["--max-output-tokens", "2000", "--seed", "5"]  # lasts until it is interrupted, on a busy machine too
 SHORT = ["--max-output-tokens", "200", "--seed", "5"]
 CONTROLS = [code for code in (*range(0x20), *range(0x7F, 0xA0)) if code not in (9, 10)]
 HEAVY = ("litestar", "uvicorn", "numpy", "pydantic", "apsw")
@@ -89,19 +88,14 @@ def test_an_answer_is_shown_while_it_is_written(tiny_server: Server) -> None:
     """Text has arrived although the model cannot go on; then the rest follows."""
     server = tiny_server
     on(server, "ask", "Wake up.", "--max-output-tokens", "1")
-    child = server.engine_child()
     with Command(server, "ask", "Tell me a story.", *LONG) as ask:
         ask.reads(50)
-        freeze(child)
-        try:
-            assert server.task(newest(server)["response_id"])["status"] == "running"
-        finally:
-            thaw(child)
+        thaw(server.holds(newest(server)["response_id"]))
         assert ask.ended() == 4
         task = newest(server)
         assert ask.output == text_in(server, task["response_id"])
         assert (
-            ask.said() == f"perdure: {task['response_id']} ended incomplete: max_output_tokens, after 1,000 tokens\n"
+            ask.said() == f"perdure: {task['response_id']} ended incomplete: max_output_tokens, after 2,000 tokens\n"
         )
 
 
@@ -181,19 +175,16 @@ def test_events_are_lines_of_json_in_the_bytes_that_are_stored(tiny_server: Serv
 @pytest.mark.parametrize("command", ["ask", "follow"])
 def test_a_kill_of_the_service_leaves_no_seam(server: Server, command: str, as_json: bool) -> None:
     """It comes back at another address; who listens at the old one meanwhile is not talked to."""
-    calm = on(server, "ask", "Tell me a story.", *LONGEST).stdout
-    child = server.engine_child()
-    words = ["ask", "Tell me a story.", *LONGEST]
+    calm = on(server, "ask", "Tell me a story.", *LONG).stdout
+    words = ["ask", "Tell me a story.", *LONG]
     if command == "follow":
-        name = server.create(max_output_tokens=2500, seed=5)["id"]
-        assert running(server) == name
-        freeze(child)
+        name = server.create(max_output_tokens=2000, seed=5)["id"]
+        server.holds(name, 50)
         words = ["follow", name]
     with Command(server, *words, *(["--json"] if as_json else [])) as reader:
         reader.reads(2000 if as_json else 10)
-        freeze(child)
         name = newest(server)["response_id"]
-        assert server.task(name)["status"] == "running"
+        server.holds(name)
         server.kill()
         with squatter(server.url) as listening:
             reader.says("The service is away")
@@ -217,7 +208,8 @@ def test_an_orderly_stop_is_waited_out_as_well(tmp_path: Path, tiny_model: Path)
         calm = on(server, "ask", "Tell me a story.", *LONG).stdout
         with Command(server, "ask", "Tell me a story.", *LONG) as ask:
             ask.reads(50)
-            assert server.terminate() == 0
+            child = server.holds(newest(server)["response_id"])
+            assert server.terminate(child) == 0
             ask.says("The service is away")
             server.start()
             assert ask.ended() == 4
@@ -229,6 +221,7 @@ def test_one_who_does_not_want_to_wait_is_told_the_way_back(server: Server) -> N
     with Command(server, "ask", "Tell me a story.", "--wait", "0.3", *LONG) as ask:
         ask.reads(50)
         name = newest(server)["response_id"]
+        server.holds(name)
         server.kill()
         assert ask.ended() == 5
     last = ask.said().splitlines()[-1]
@@ -241,6 +234,7 @@ def test_one_who_leaves_while_the_service_is_away_is_told_when_the_work_goes_on(
     with Command(server, "ask", "Tell me a story.", *LONG) as ask:
         ask.reads(50)
         name = newest(server)["response_id"]
+        server.holds(name)
         server.kill()
         ask.says("The service is away")
         ask.interrupt()
@@ -253,13 +247,12 @@ def test_one_who_leaves_while_the_service_is_away_is_told_when_the_work_goes_on(
 def test_a_text_that_starts_anew_is_not_taken_for_one(server: Server, terminal: bool) -> None:
     """A terminal is told, and it starts on a new line; a pipe gets the text that counts and no other."""
     on(server, "ask", "Wake up.", "--max-output-tokens", "1")
-    child = server.engine_child()
     words = ["ask", "Tell me a story.", *LONG, "--on-restart", "retry"]
     with Command(server, *words, terminal=terminal) as ask:
         if terminal:
             ask.reads(50)
         name = running(server)
-        freeze(child)
+        server.holds(name)
         server.kill()
         ask.says("The service is away")
         server.start()
@@ -279,6 +272,7 @@ def test_a_response_that_a_restart_fails_says_so(server: Server) -> None:
     """The error that the service gave it, and exit code 4."""
     with Command(server, "ask", "Tell me a story.", "--on-restart", "fail", *LONG) as ask:
         ask.reads(50)
+        server.holds(newest(server)["response_id"])
         server.kill()
         server.start()
         assert ask.ended() == 4

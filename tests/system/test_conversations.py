@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.system.caller import Caller
-from tests.system.server import Server, check_log, data_of, freeze, split_frames, thaw
+from tests.system.server import Server, check_log, data_of, split_frames, thaw
 
 ROUNDS, CHAIN = 200, 4
 TURNS = 10
@@ -47,6 +47,10 @@ def test_ten_turns_with_a_restart_in_the_middle(tiny_server: Server) -> None:
     again = ask(server, "", max_output_tokens=5, seed=TURNS - 1, input=whole)
     assert again["output"][0]["content"] == turns[-1]["output"][0]["content"]
     assert again["usage"] == turns[-1]["usage"]
+    unsaid = [item if item["role"] == "user" else {**item, "content": []} for item in whole]
+    less = ask(server, "", max_output_tokens=1, input=unsaid)
+    assert less["usage"]["input_tokens"] < again["usage"]["input_tokens"], "the model is not shown what it has said"
+    assert server.http.delete(f"/v1/responses/{less['id']}").status_code == 200
     listed = server.get("/v1/responses?limit=100")["data"]
     assert listed[: TURNS + 1] == [again, *turns[::-1]]
     assert server.http.delete(f"/v1/responses/{turns[3]['id']}").status_code == 200
@@ -144,13 +148,13 @@ def test_no_other_model_answers(tiny_server: Server) -> None:
 def test_a_viewer_resumes_by_cursor_while_it_runs_and_after_its_end(tiny_server: Server) -> None:
     """Everything after his cursor, once; at the end or beyond it a clean end; what is no cursor is refused."""
     server = tiny_server
-    caller = Caller(server, input="Once", background=True, stream=True, max_output_tokens=300, seed=1)
+    caller = Caller(server, input="Once", background=True, stream=True, max_output_tokens=1900, seed=1)
     seen = caller.reads_until(b'"sequence_number":7').decode()
-    freeze(server.engine_child())
-    caller.hangs_up()
     name = data_of(seen[seen.index("event: response.created") :].split("\n\n")[0])["response"]["id"]
+    child = server.holds(name)
+    caller.hangs_up()
     with server.stream(name, after=7) as frames:
-        thaw(server.engine_child())
+        thaw(child)
         live = list(frames)
     whole = server.frames(name)
     check_log(whole)

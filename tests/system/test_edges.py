@@ -13,7 +13,7 @@ HANDSHAKE = (
     "Sec-WebSocket-Version: 13",
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
 )
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 
 
 def address(server: Server) -> tuple[str, int]:

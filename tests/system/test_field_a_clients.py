@@ -106,6 +106,11 @@ def test_what_was_answered_can_be_sent_back(tiny_server: Server, how: str) -> No
     result = {"type": "function_call_output", "call_id": call["call_id"], "output": "noted"}
     conversation = [call, result, text, cut, {"role": "user", "content": "And another."}]
     whole = ask(tiny_server, input=conversation, max_output_tokens=9)
+    emptied = ({**call, "arguments": "{}"}, result, {**text, "content": []}, {**cut, "content": []})
+    for place, item in enumerate(emptied):
+        less = ask(tiny_server, input=[*conversation[:place], item, *conversation[place + 1 :]], max_output_tokens=1)
+        shown = whole["usage"]["input_tokens"] - less["usage"]["input_tokens"]
+        assert (shown > 0) == (item != conversation[place]), "the model is not shown what is in it"
     sent = [bare(item, how) if item.get("id") else item for item in conversation]
     again = ask(tiny_server, input=sent, max_output_tokens=9)
     assert again["usage"] == whole["usage"]

@@ -73,7 +73,7 @@ def test_resets_before_the_body_leave_nothing_behind(tiny_server: Server) -> Non
     before = process.num_fds()
     for _ in range(RESETS):
         reset(opened(tiny_server, f"/v1/responses/{found}?stream=true"))
-    until(lambda: True if process.num_fds() <= before else None, "the connections to be gone", 10)
+    until(lambda: True if process.num_fds() <= before else None, "the connections to be gone")
     thaw(child)
     check_log(tiny_server.frames(found))
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from tests.system.caller import Caller
-from tests.system.field import engine_is_free, everything, first_text, frozen_load, rows, tokens_drawn
+from tests.system.field import engine_is_free, everything, frozen_load, rows, tokens_drawn
 from tests.system.server import TERMINAL, Server, check_log, data_of, deltas_of, freeze, text_of, thaw, until
 
 SLOTS = 4
@@ -30,9 +30,7 @@ def cancel(server: Server, response_id: str) -> dict[str, Any]:
 def held(server: Server, **fields: Any) -> str:
     """A response in the middle of its text, and the engine's process frozen."""
     found = server.create(**{**LONG, **fields})["id"]
-    first_text(server, found)
-    freeze(server.engine_child())
-    assert server.task(found)["status"] == "running"
+    server.holds(found)
     return found
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.system.doomed import after_the_closing_commit, after_the_last_token, doomed, within_the_closing_commit
-from tests.system.field import first_text, frozen_load, tokens_drawn
+from tests.system.field import frozen_load, tokens_drawn
 from tests.system.server import Server, check_log, deltas_of, text_of
 
 LONG, SHORT = 1500, 40
@@ -65,7 +65,7 @@ def left(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Generato
 def first_three(server: Server) -> dict[str, str]:
     """One with its first text, one whose model is loading, one that waits: a new engine is held as it starts."""
     ids = {"first token": server.create(max_output_tokens=LONG, seed=1)["id"]}
-    first_text(server, ids["first token"])
+    server.holds(ids["first token"])
     frozen_load(server)
     assert server.task(ids["first token"])["status"] == "running"
     ids["loading"] = server.create(max_output_tokens=SHORT, seed=2)["id"]

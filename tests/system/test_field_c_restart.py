@@ -1,7 +1,6 @@
 """What the field has seen restarts do to background work, on a real process that is killed or stopped and started."""
 
 import json
-import signal
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ import httpx
 import pytest
 
 from tests.system.doomed import at_the_claim, at_the_draw, doomed, every_seventh_sync
-from tests.system.field import engine_is_free, everything, first_text, rows
+from tests.system.field import engine_is_free, everything, rows
 from tests.system.server import (
     START_SECONDS,
     TERMINAL,
@@ -60,8 +59,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Genera
         by_policy = {policy: server.create(on_restart=policy, **LONG)["id"] for policy in POLICIES}
         resumed = server.create(max_output_tokens=1900, seed=5)["id"]
         for found in (*by_policy.values(), resumed):
-            first_text(server, found)
-        freeze(server.engine_child())
+            server.holds(found)
         assert {server.task(found)["status"] for found in by_policy.values()} == {"running"}
         server.kill()
         server.start()
@@ -74,10 +72,14 @@ def killed(tmp_path_factory: pytest.TempPathFactory, tiny_model: Path) -> Genera
 
 def cancelled_ones(server: Server) -> list[str]:
     """One that was cancelled while it waited, one for each policy while it ran."""
+    freeze(child := server.engine_child())
     ran = [server.create(on_restart=policy, **LONG)["id"] for policy in POLICIES]
     blocker = server.create(max_output_tokens=1900)["id"]
+    server.reaches(blocker, "running")
     waited = server.create(**LONG)["id"]
     for found in (waited, *ran, blocker):
+        if found != waited:
+            thaw(child)
         answer = server.http.post(f"/v1/responses/{found}/cancel")
         assert answer.json()["status"] == "cancelled", answer.text
     return [waited, *ran, blocker]
@@ -244,14 +246,11 @@ def test_an_orderly_stop_cancels_none_of_two_that_run_and_three_that_wait(tmp_pa
     """Between the two lives the rows say what they were; afterwards each has followed its policy, and says why."""
     with Server(tmp_path / "data", tiny_model, slots=2, drain_seconds=0).start() as server:
         policies = ["fail", "resume", "resume", "retry", "resume"]
-        freeze(server.engine_child())  # so that none of them ends before the stop
+        freeze(child := server.engine_child())  # so that none of them ends before the stop
         ids = [server.create(max_output_tokens=300, on_restart=policy, seed=1)["id"] for policy in policies]
         for each in ids[:2]:
             server.reaches(each, "running")
-        assert server.process is not None
-        server.process.send_signal(signal.SIGTERM)
-        thaw(server.engine_child())
-        assert server.wait() == 0
+        assert server.terminate(child) == 0
         between = rows(server, "SELECT status, boot FROM tasks ORDER BY id")
         assert between == [("running", None)] * 2 + [("queued", None)] * 3
         server.start()

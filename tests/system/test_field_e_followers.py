@@ -12,7 +12,7 @@ import pytest
 from perdure.storage.sqlite.connection import LOG_SIZE_MAX_BYTES
 from perdure.storage.sqlite.log import FRAME_HEADER_BYTES, LOG_MAX_PAGES
 from tests.integration.upkept import held
-from tests.system.server import TERMINAL, Server
+from tests.system.server import TERMINAL, Server, freeze, thaw
 
 FOLLOWERS = 24
 LIST_READERS = 5
@@ -64,6 +64,7 @@ def test_no_viewer_and_no_list_holds_a_snapshot(tmp_path: Path, tiny_model: Path
         log = path.with_name("perdure.db-wal")
         for n in range(20):
             server.create(f"Number {n}. " * 50, max_output_tokens=1)
+        freeze(child := server.engine_child())  # until all have come
         ids = [server.create(max_output_tokens=500, seed=n)["id"] for n in range(2)]
         looks = 0
         async with AsyncExitStack() as viewers:
@@ -72,6 +73,7 @@ def test_no_viewer_and_no_list_holds_a_snapshot(tmp_path: Path, tiny_model: Path
                 await viewers.enter_async_context(slow_reader(server, stream))
             for _ in range(LIST_READERS):
                 await viewers.enter_async_context(slow_reader(server, "/v1/tasks?limit=100"))
+            thaw(child)
             while await asyncio.to_thread(at_work, server, ids):
                 assert await asyncio.to_thread(is_free, path)
                 assert log.stat().st_size < SHORT_BYTES < LOG_SIZE_MAX_BYTES

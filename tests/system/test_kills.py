@@ -15,8 +15,9 @@ import pytest
 from tests.system.kills.plan import Aim, Model, Moment, Plan, Sampling, Victim, requests
 from tests.system.kills.round import SETTINGS, STARTING, Kill, kill_round
 from tests.system.kills.undisturbed import Undisturbed
-from tests.system.server import Server, check_log, still_alive, text_of
+from tests.system.server import WAIT_SECONDS, Server, check_log, still_alive, text_of, thaw
 
+GONE_SECONDS = 10.0  # it takes milliseconds; a shared machine may take longer to get round to it
 ROUNDS_MAX = 3  # a moment that was missed is aimed at again
 MANY_CRASHES: dict[str, Any] = {"crashes_max": SETTINGS["crashes_max"]}
 
@@ -107,15 +108,6 @@ def test_killed_texts_of_the_real_model_are_the_undisturbed_ones(
     killed(tmp_path, None, "real", row, real_undisturbed)
 
 
-def seen_until(server: Server, response_id: str, deltas: int) -> None:
-    """Read a text until so many pieces of it were seen."""
-    with server.stream(response_id) as frames:
-        for frame in frames:
-            deltas -= "output_text.delta" in frame
-            if deltas <= 0:
-                return
-
-
 def kept_tokens(server: Server, response_id: str) -> int:
     """How many tokens the last restart found."""
     notes = [step["note"] for step in server.task(response_id)["history"]]
@@ -126,14 +118,14 @@ def kept_tokens(server: Server, response_id: str) -> int:
 def test_after_a_restart_only_the_remaining_tokens_are_drawn(tmp_path: Path, tiny_model: Path) -> None:
     """What was kept is read again, not drawn again: the new process counts only what was missing."""
     with Server(tmp_path / "data", tiny_model).start() as server:
-        found = server.create(max_output_tokens=800, seed=5)["id"]
-        seen_until(server, found, 3)
+        found = server.create(max_output_tokens=1800, seed=5)["id"]
+        server.holds(found)
         server.kill()
         server.start()
         response = server.ended(found)
         drawn = sum(model["tokens_drawn"] for model in server.get("/v1/service")["models"])
         kept = kept_tokens(server, found)
-        assert 0 < kept < 800
+        assert 0 < kept < 1800
         assert drawn == response["usage"]["output_tokens"] - kept
 
 
@@ -168,10 +160,10 @@ def test_a_create_answered_and_killed_at_once_is_not_lost(tmp_path: Path, tiny_m
             ]
             for caller in callers:
                 caller.start()
-            assert enough.wait(30)
+            assert enough.wait(WAIT_SECONDS)
             server.kill()
             for caller in callers:
-                caller.join(30)
+                caller.join(WAIT_SECONDS)
             accepted += among
         server.start()
         for each in accepted:
@@ -179,22 +171,21 @@ def test_a_create_answered_and_killed_at_once_is_not_lost(tmp_path: Path, tiny_m
             check_log(server.frames(each))
 
 
-def test_the_model_process_is_gone_within_a_second_of_its_parent(tmp_path: Path, tiny_model: Path) -> None:
+def test_the_model_process_is_gone_within_a_moment_of_its_parent(tmp_path: Path, tiny_model: Path) -> None:
     """No process stays behind to eat the machine, also in the middle of drawing."""
     with Server(tmp_path / "data", tiny_model).start() as server:
         found = server.create(max_output_tokens=1800)["id"]
-        seen_until(server, found, 1)
+        thaw(server.holds(found))
         orphans = server.kill()
         assert len(orphans) >= 2
-        assert still_alive(orphans, seconds=1) == []
+        assert still_alive(orphans, seconds=GONE_SECONDS) == []
 
 
 @pytest.mark.proves("C-10")
 def test_a_model_process_that_dies_is_replaced_and_the_text_goes_on(tmp_path: Path, tiny_model: Path) -> None:
     """The service lives on; the text is the undisturbed one."""
     with Server(tmp_path / "data", tiny_model).start() as server:
-        expected = server.ended(server.create(max_output_tokens=800, seed=3)["id"])
-        found = server.create(max_output_tokens=800, seed=3)["id"]
-        seen_until(server, found, 2)
-        server.engine_child().kill()
+        expected = server.ended(server.create(max_output_tokens=1500, seed=3)["id"])
+        found = server.create(max_output_tokens=1500, seed=3)["id"]
+        server.holds(found).kill()
         assert text_of(server.ended(found)) == text_of(expected)

@@ -180,7 +180,7 @@ def test_an_unknown_model_and_a_wrong_token(client: openai.OpenAI, real_server: 
         ask(client, model="gpt-4o")
     assert (unknown.value.code, unknown.value.param) == ("model_not_found", "model")
     stranger = openai.OpenAI(base_url=f"{real_server.url}/v1", api_key="wrong", max_retries=0)
-    with pytest.raises(openai.AuthenticationError):
+    with stranger, pytest.raises(openai.AuthenticationError):
         ask(stranger)
 
 
@@ -192,6 +192,24 @@ def test_a_prompt_over_the_window_is_refused_and_not_kept(client: openai.OpenAI,
     assert refused.value.code == "context_length_exceeded"
     assert "4096" in refused.value.message
     assert real_server.get("/v1/tasks?limit=100")["data"] == before
+
+
+def test_what_is_not_said_of_sampling_is_as_the_publisher_recommends(
+    client: openai.OpenAI, real_server: Server
+) -> None:
+    """In a response, in a completion, and beforehand in the model; what is said stays, also where it is 1."""
+    found = real_server.get(f"/v1/models/{MODEL}")
+    assert (found["temperature"], found["top_p"]) == (0.2, 0.9)
+    short: dict[str, Any] = {"model": MODEL, "input": "Say hello.", "max_output_tokens": 2}
+    silent, null = client.responses.create(**short), client.responses.create(**short, temperature=None, top_p=None)
+    warm, wide = client.responses.create(**short, temperature=1), client.responses.create(**short, top_p=1)
+    told = [(each.temperature, each.top_p) for each in (silent, null, warm, wide)]
+    assert told == [(0.2, 0.9), (0.2, 0.9), (1, 0.9), (0.2, 1)]
+    chat = client.chat.completions.create(
+        model=MODEL, messages=[{"role": "user", "content": "Hello."}], max_completion_tokens=2
+    )
+    extra = chat.model_extra or {}
+    assert (extra["temperature"], extra["top_p"]) == (0.2, 0.9)
 
 
 def test_a_seed_makes_a_sampled_text_repeatable(client: openai.OpenAI) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from perdure.domain.recovery import OnRestart
-from tests.system.server import Server
+from tests.system.server import Server, freeze
 from tests.unit.engine.stage import opened
 
 LEFT = 500
@@ -36,10 +36,11 @@ def test_nothing_is_seen_before_it_is_settled(tmp_path: Path, tiny_model: Path) 
 def test_work_under_way_leaves_before_its_database_is_closed(tmp_path: Path, tiny_model: Path) -> None:
     """It is left in order, so that the next start does not count a crash, and nothing fails on the way out."""
     with Server(tmp_path / "data", tiny_model, slots=2, drain_seconds=0).start() as server:
+        freeze(child := server.engine_child())
         ids = [server.create(max_output_tokens=1500, seed=1)["id"] for _ in range(2)]
         for each in ids:
             server.reaches(each, "running")
-        assert server.terminate() == 0
+        assert server.terminate(child) == 0
         told = server.errors.read_text()
         assert "stopped" in told
         assert '"level": "warning"' not in told

@@ -45,12 +45,7 @@ def fresh_engine(server: Server) -> psutil.Process | None:
 def leave_running(server: Server, policy: str) -> str:
     """A response in the middle of its text."""
     found = server.create(on_restart=policy, max_output_tokens=1500, seed=11)["id"]
-    with server.stream(found) as frames:
-        for frame in frames:
-            if "output_text.delta" in frame:
-                break
-    freeze(server.engine_child())
-    assert server.task(found)["status"] == "running"
+    server.holds(found)
     return found
 
 

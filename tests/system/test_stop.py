@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.system.caller import Caller
-from tests.system.server import Server, check_log, freeze, still_alive, text_of, until
+from tests.system.server import Server, check_log, freeze, still_alive, text_of, thaw, until
 
 
 def log_files(server: Server) -> list[str]:
@@ -46,11 +46,12 @@ def test_stopped_at_random_moments_it_ends_in_order(
 def test_a_stop_cancels_nothing(tmp_path: Path, tiny_model: Path) -> None:
     """Running work follows its policy at the next start, queued work is still queued; nothing is called cancelled."""
     with Server(tmp_path / "data", tiny_model, slots=2, drain_seconds=0).start() as server:
+        freeze(child := server.engine_child())
         policies = ["fail", "resume", "resume", "retry", "fail"]
         ids = [server.create(max_output_tokens=1500, on_restart=policy, seed=1)["id"] for policy in policies]
         for each in ids[:2]:
             server.reaches(each, "running")
-        assert server.terminate() == 0
+        assert server.terminate(child) == 0
         server.start()
         ended = [server.ended(each) for each in ids]
         assert [each["status"] for each in ended] == ["failed", "incomplete", "incomplete", "incomplete", "failed"]
@@ -60,7 +61,8 @@ def test_a_stop_cancels_nothing(tmp_path: Path, tiny_model: Path) -> None:
 
 def test_work_that_ends_within_the_time_is_finished_first(tmp_path: Path, tiny_model: Path) -> None:
     """Those who wait for foreground work get it; viewers of background work are let go at once, without an end."""
-    with Server(tmp_path / "data", tiny_model, drain_seconds=20).start() as server:
+    with Server(tmp_path / "data", tiny_model, drain_seconds=50).start() as server:
+        freeze(child := server.engine_child())
         watched = server.create(max_output_tokens=1800)["id"]
         body = {"model": server.model_name, "input": "Hello.", "max_output_tokens": 1500, "stream": True}
         with server.http.stream("POST", "/v1/responses", json=body) as answer, server.stream(watched) as view:
@@ -69,9 +71,9 @@ def test_work_that_ends_within_the_time_is_finished_first(tmp_path: Path, tiny_m
             next(view)
             assert server.process is not None
             server.process.send_signal(signal.SIGTERM)
-            rest = list(lines)
-            assert "event: response.incomplete" in rest
             assert not any("[DONE]" in frame for frame in view)
+            thaw(child)
+            assert "event: response.incomplete" in list(lines)
             assert server.wait() == 0
         assert log_files(server) == []
 
@@ -80,10 +82,9 @@ def test_work_that_ends_within_the_time_is_finished_first(tmp_path: Path, tiny_m
 def test_a_stop_that_hangs_says_where_and_leaves_the_database_alone(tmp_path: Path, tiny_model: Path) -> None:
     """When the time runs out the exit code is 3, the line names the stage, and nothing is lost."""
     with Server(tmp_path / "data", tiny_model, drain_seconds=0, stop_work_seconds=0.5).start() as server:
+        freeze(child := server.engine_child())
         found = server.create(max_output_tokens=1000)["id"]
         server.reaches(found, "running")
-        child = server.engine_child()
-        freeze(child)
         assert server.terminate() == 3
         child.kill()
         assert "work under way" in server.errors.read_text()
@@ -94,10 +95,10 @@ def test_a_stop_that_hangs_says_where_and_leaves_the_database_alone(tmp_path: Pa
 
 def test_a_stopping_service_takes_no_new_work(tmp_path: Path, tiny_model: Path) -> None:
     """The door is closed while the last callers are served."""
-    with Server(tmp_path / "data", tiny_model, drain_seconds=5).start() as server:
+    with Server(tmp_path / "data", tiny_model, drain_seconds=50).start() as server:
+        freeze(child := server.engine_child())
         found = server.create(max_output_tokens=1800)["id"]
         server.reaches(found, "running")
-        freeze(child := server.engine_child())
         assert server.http.get("/readyz").status_code == 200
         assert server.process is not None
         server.process.send_signal(signal.SIGTERM)
@@ -109,7 +110,7 @@ def test_a_stopping_service_takes_no_new_work(tmp_path: Path, tiny_model: Path) 
                 return True
 
         assert until(door, "the door to close")
-        child.resume()
+        thaw(child)
         assert server.wait() == 0
         psutil.wait_procs([child], timeout=1)
 
@@ -125,7 +126,7 @@ def test_a_stop_while_it_starts_is_heard(tmp_path: Path) -> None:
         until(lambda: True if (server.data / "perdure.db-wal").exists() else None, "the database to be opened")
         assert server.terminate() == 0
         assert log_files(server) == []
-        assert still_alive([child], seconds=1) == []
+        assert still_alive([child], seconds=30) == []
         server.start()
         server.reaches(found, "running")
 
@@ -145,9 +146,10 @@ def test_a_log_that_cannot_be_written_stops_nothing(tmp_path: Path, tiny_model: 
     with Server(tmp_path / "data", tiny_model) as server:
         server.errors = Path("/dev/full")
         server.start()
+        freeze(child := server.engine_child())
         found = server.create(max_output_tokens=1500)["id"]
         server.reaches(found, "running")
-        server.engine_child().kill()
+        child.kill()
         assert server.ended(found)["status"] == "incomplete"
         assert server.terminate() == 0
         assert log_files(server) == []

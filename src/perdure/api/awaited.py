@@ -1,6 +1,6 @@
 """The answer of a foreground create without a stream: what came of it, once it has ended."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 
 from litestar.types import Receive, Scope, Send
@@ -8,7 +8,6 @@ from litestar.types import Receive, Scope, Send
 from perdure.api.answers import Answer, Header, location
 from perdure.api.errors import LeftRunning
 from perdure.api.presence import ClientGone, present
-from perdure.domain.events import TERMINAL_TYPES, Event
 from perdure.domain.principal import Principal
 from perdure.engine.service import Service
 
@@ -42,20 +41,12 @@ class Awaited:
             await answer(scope, receive, send)
 
     async def _wait(self, receive: Receive) -> Answer:
-        async with self._service.follow(self._principal, self._ident, -1) as events, present(receive):
-            ended = await _ended(events)
-        if not ended:
+        async with present(receive):
+            response = await self._service.outcome(self._principal, self._ident)
+        if response is None:
             raise LeftRunning(self._ident)
-        response = await self._service.response(self._principal, self._ident)
         return self._render(response, [location(self._ident)])
 
 
 def _as_it_is(response: bytes, headers: list[Header]) -> Answer:
     return Answer(response, 200, headers)
-
-
-async def _ended(events: AsyncIterator[Event | None]) -> bool:
-    async for event in events:
-        if event is not None and event.type in TERMINAL_TYPES:
-            return True
-    return False

@@ -84,7 +84,7 @@ class ChatUsage(msgspec.Struct, frozen=True):
 
 
 class ChatCompletion(msgspec.Struct, frozen=True):
-    """The whole answer. `seed` and `perdure` are ours, and say what they say in the response object."""
+    """The whole answer. From `temperature` to `perdure` it is ours, and says what it says in the response object."""
 
     id: str
     created: int
@@ -92,6 +92,8 @@ class ChatCompletion(msgspec.Struct, frozen=True):
     choices: tuple[ChatChoice, ...]
     usage: ChatUsage
     metadata: dict[str, str]
+    temperature: float
+    top_p: float
     seed: int
     perdure: Extension
     object: Literal["chat.completion"] = "chat.completion"
@@ -127,6 +129,8 @@ def completion(response: Response, *, logprobs: bool) -> ChatCompletion:
         choices=(choice,),
         usage=usage(response),
         metadata=response.metadata,
+        temperature=response.temperature,
+        top_p=response.top_p,
         seed=response.seed,
         perdure=response.perdure,
     )

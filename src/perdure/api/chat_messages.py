@@ -142,7 +142,7 @@ def _message(role: str, content: list[Item]) -> Item:
 
 
 def _call(call: dict[str, Any], where: str) -> Item:
-    if call.get("type", "function") != "function":
+    if call.get("type") not in (None, "function"):
         raise unsupported(f"{where}.type", "Calls other than of type `function` are not supported.")
     function = members(call.get("function"), f"{where}.function")
     return {

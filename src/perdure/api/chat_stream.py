@@ -63,7 +63,7 @@ class ChunkChoice(msgspec.Struct, frozen=True):
 
 
 class ChatChunk(msgspec.Struct, frozen=True):
-    """A piece of a completion. `metadata`, `seed` and `perdure` stand in the first one; `usage` in all where it was
+    """A piece of a completion. From `metadata` to `perdure` it stands in the first one; `usage` in all where it was
     asked for, null up to the last."""
 
     id: str
@@ -72,6 +72,8 @@ class ChatChunk(msgspec.Struct, frozen=True):
     choices: tuple[ChunkChoice, ...]
     usage: ChatUsage | UnsetType | None = UNSET
     metadata: dict[str, str] | UnsetType = UNSET
+    temperature: float | UnsetType = UNSET
+    top_p: float | UnsetType = UNSET
     seed: int | UnsetType = UNSET
     perdure: Extension | UnsetType = UNSET
     object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
@@ -101,7 +103,7 @@ class Chunks:
 
     def _first(self, response: Response) -> bytes:
         self._head = {"id": completion_id(response), "created": response.created_at, "model": response.model}
-        more = {"metadata": response.metadata, "seed": response.seed, "perdure": response.perdure}
+        more = {name: getattr(response, name) for name in ("metadata", "temperature", "top_p", "seed", "perdure")}
         return self._chunk(ChunkChoice(ChatDelta(role="assistant", content=None)), **more)
 
     def _said(self, kind: str, data: dict[str, Any]) -> ChunkChoice | None:

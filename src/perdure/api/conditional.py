@@ -18,7 +18,7 @@ from perdure.engine.signed import Ask, NotModified, Reading
 
 T = TypeVar("T")
 
-RENDERING = 2
+RENDERING = 3
 """How answers are put together from rows. To be raised with every change of it, whatever the version says: a
 development version renders differently from one day to the next, and a client would be told for ever that the old
 bytes still hold. `tests/unit/api/test_rendering.py` has samples."""

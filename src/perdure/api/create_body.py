@@ -1,4 +1,5 @@
-"""The body of POST /v1/responses: from received JSON to the request of the domain, every default resolved."""
+"""The body of POST /v1/responses: from received JSON to the request of the domain, with every default that is not the
+model's own."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -252,8 +252,9 @@ def _flag(*, default: bool) -> Schema:
     return {"type": ["boolean", "null"], "default": default}
 
 
-def _number(least: float, most: float, default: float) -> Schema:
-    return {"type": ["number", "null"], "minimum": least, "maximum": most, "default": default}
+def _number(least: float, most: float, default: float | None) -> Schema:
+    bounds: Schema = {"type": ["number", "null"], "minimum": least, "maximum": most}
+    return bounds if default is None else {**bounds, "default": default}
 
 
 def _integer(least: int, most: int) -> Schema:

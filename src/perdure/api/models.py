@@ -19,7 +19,8 @@ from perdure.engine.service import Service
 class Model(msgspec.Struct, frozen=True):
     """A model as the API shows it; the fields after `owned_by` are ours.
 
-    `exact_resume` says whether a text that went on after a restart is bit for bit the undisturbed one.
+    `exact_resume` says whether a text that went on after a restart is bit for bit the undisturbed one. `temperature`
+    and `top_p` are what a request gets that names none.
     """
 
     id: str
@@ -28,6 +29,8 @@ class Model(msgspec.Struct, frozen=True):
     size_bytes: int
     digest: str
     exact_resume: bool
+    temperature: float
+    top_p: float
     object: Literal["model"] = "model"
     owned_by: Literal["local"] = "local"
 
@@ -71,4 +74,6 @@ def _shown(card: ModelCard) -> Model:
         size_bytes=card.size_bytes,
         digest=card.digest,
         exact_resume=card.exact,
+        temperature=card.temperature,
+        top_p=card.top_p,
     )

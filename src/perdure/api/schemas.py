@@ -19,7 +19,7 @@ _SOMETIMES: Mapping[str, frozenset[str]] = {
     ResponseError.__name__: frozenset({"detail"}),
     Task.__name__: frozenset({"history"}),
     ChatMessage.__name__: frozenset({"tool_calls", "reasoning_content"}),
-    ChatChunk.__name__: frozenset({"usage", "metadata", "seed", "perdure"}),
+    ChatChunk.__name__: frozenset({"usage", "metadata", "temperature", "top_p", "seed", "perdure"}),
     ChatDelta.__name__: frozenset(ChatDelta.__struct_fields__),
     ToolCallPiece.__name__: frozenset({"id", "type"}),
     CalledPiece.__name__: frozenset({"name"}),

@@ -200,7 +200,12 @@ def _add_ask(commands: Commands) -> None:
         type=whole_number,
         help="most tokens of the answer (default: up to the model's window)",
     )
-    add("--temperature", metavar="X", type=number, help="0 takes the likeliest token each time (default 1)")
+    add(
+        "--temperature",
+        metavar="X",
+        type=number,
+        help="0 takes the likeliest token each time (default: the model's own)",
+    )
     add("--seed", metavar="N", type=whole_number, help="the same seed draws the same answer (default: a new one)")
     add(
         "--on-restart",

@@ -32,7 +32,7 @@ IGNORED_MAX = 200  # what had no effect stands in every snapshot: as many are na
 SEED_MAX = 2**63 - 1  # what an SQLite INTEGER and a signed 64-bit key hold
 MODEL_NAME_MAX_CHARS = 256
 
-# Defaults of the request that the API documents.
+# What a request gets that names none, of a model that recommends none.
 TEMPERATURE_DEFAULT = 1.0
 TOP_P_DEFAULT = 1.0
 

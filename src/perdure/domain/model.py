@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from perdure.domain.limits import TEMPERATURE_DEFAULT, TOP_P_DEFAULT
+
 
 class ToolCall(msgspec.Struct, frozen=True):
     """A call of a function in a conversation. `arguments` is the text of a JSON object."""
@@ -96,12 +98,14 @@ class Shape(msgspec.Struct, frozen=True):
     `grammar` is the text of an llguidance grammar, None where anything may be drawn. `calls` names the notation in
     which this model writes calls of functions, None where no call is looked for. `reasoning` says where the model
     writes for itself: nowhere, between its marks (`marked`), or from the start up to the closing mark (`open`, where
-    the prompt holds the opening one).
+    the prompt holds the opening one). `call_bias` is added to the logit of the token that a call begins with, at the
+    first place of the answer.
     """
 
     grammar: str | None = None
     calls: str | None = None
     reasoning: Literal["none", "marked", "open"] = "none"
+    call_bias: float = 0.0
 
 
 class Encoded(msgspec.Struct, frozen=True):
@@ -136,7 +140,8 @@ class ModelCard(msgspec.Struct, frozen=True):
 
     `digest` is the SHA-256 of the file, in hex. `context_length` is the window of one response in tokens, prompt and
     output together. `exact` says whether a resumed text is bit for bit the undisturbed one; `fingerprint` is the
-    canonical JSON of everything that decides it (library, processor, settings).
+    canonical JSON of everything that decides it (library, processor, settings). `temperature` and `top_p` are what a
+    request gets that names none.
     """
 
     name: str
@@ -146,3 +151,5 @@ class ModelCard(msgspec.Struct, frozen=True):
     exact: bool
     fingerprint: str
     created_at: int
+    temperature: float = TEMPERATURE_DEFAULT
+    top_p: float = TOP_P_DEFAULT

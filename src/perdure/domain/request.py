@@ -1,4 +1,4 @@
-"""A create request after validation: every default resolved, nothing left to guess.
+"""A create request after validation. Once it is settled every default is resolved, and nothing is left to guess.
 
 It is stored as JSON beside the task, so that a restart builds the same draws and the same snapshots. The conversation
 itself is kept apart: as items, and as the token ids of the prompt.
@@ -10,13 +10,24 @@ from typing import Any, Literal
 import msgspec
 
 from perdure.domain.items import Item, conversation
-from perdure.domain.model import Places, PlainText, Prompt, Sampling, Shape, TextFormat, Tool, ToolChoice
+from perdure.domain.model import (
+    ModelCard,
+    Places,
+    PlainText,
+    Prompt,
+    Sampling,
+    Shape,
+    TextFormat,
+    Tool,
+    ToolChoice,
+)
 from perdure.domain.recovery import OnRestart
 
 
 class CreateRequest(msgspec.Struct, frozen=True, omit_defaults=False):
     """What a caller asked for.
 
+    `temperature` and `top_p` are None where the caller gave none, up to `settled`: never in what is kept or shown.
     `seed` is the caller's, or drawn once at submit. `max_output_tokens` is None when the caller set none: the text
     then ends at the window at the latest. `ignored` names the fields and items that had no effect. `tool_choice` and
     `reasoning` are shown as they came; `choice` is what the former means. `logprobs` says whether probabilities are
@@ -30,8 +41,8 @@ class CreateRequest(msgspec.Struct, frozen=True, omit_defaults=False):
     instructions: str | None
     background: bool
     store: bool
-    temperature: float
-    top_p: float
+    temperature: float | None
+    top_p: float | None
     max_output_tokens: int | None
     metadata: dict[str, str]
     seed: int
@@ -59,6 +70,14 @@ class CreateRequest(msgspec.Struct, frozen=True, omit_defaults=False):
     shape: Shape = Shape()
     places: Places = Places()
 
+    def settled(self, card: ModelCard) -> "CreateRequest":
+        """The same, with the model's own sampling where the caller gave none."""
+        return msgspec.structs.replace(
+            self,
+            temperature=card.temperature if self.temperature is None else self.temperature,
+            top_p=card.top_p if self.top_p is None else self.top_p,
+        )
+
     def prompt(self, items: Sequence[Item]) -> Prompt:
         """What the model reads, after these items."""
         return Prompt(
@@ -72,7 +91,9 @@ class CreateRequest(msgspec.Struct, frozen=True, omit_defaults=False):
 
     @property
     def sampling(self) -> Sampling:
-        """How to draw."""
+        """How to draw. For a request that is settled."""
+        if self.temperature is None or self.top_p is None:
+            raise AssertionError("a request is settled at submit, before anything is shown or drawn")
         return Sampling(
             temperature=self.temperature,
             top_p=self.top_p,

@@ -177,11 +177,15 @@ class Progress(msgspec.Struct, frozen=True):
     completed_at: int | None = None
 
 
-_ECHOED = tuple(name for name in CreateRequest.__struct_fields__ if name in Response.__struct_fields__)
+_SETTLED = ("temperature", "top_p")
+_ECHOED = tuple(
+    name for name in CreateRequest.__struct_fields__ if name in Response.__struct_fields__ and name not in _SETTLED
+)
 
 
 def render(ident: str, created_at: int, request: CreateRequest, progress: Progress) -> Response:
-    """The response object at this moment. `created_at` is in seconds since 1970."""
+    """The response object at this moment. `created_at` is in seconds since 1970; the request is settled."""
+    sampling = request.sampling
     return Response(
         id=response_id(ident),
         created_at=created_at,
@@ -191,6 +195,8 @@ def render(ident: str, created_at: int, request: CreateRequest, progress: Progre
         incomplete_details=progress.incomplete,
         completed_at=progress.completed_at,
         usage=progress.usage,
+        temperature=sampling.temperature,
+        top_p=sampling.top_p,
         text=TextSettings(request.format, request.verbosity),
         perdure=Extension(
             ignored=request.ignored,

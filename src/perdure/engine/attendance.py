@@ -24,6 +24,10 @@ class Attendance:
         self._expected.add(ident)
         asyncio.get_running_loop().call_later(UNATTENDED_SECONDS, self._check, ident)
 
+    def over(self, ident: str) -> None:
+        """`ident` has ended: nobody is expected any more, and who leaves now stops nothing."""
+        self._expected.discard(ident)
+
     @contextmanager
     def attend(self, ident: str) -> Generator[None]:
         """Be a reader of `ident`."""

@@ -29,12 +29,13 @@ class Gathered:
         self.left_out: list[str] = []
         self._ids: set[str] = set()
         self._calls: set[str] = set()
+        self._broken: set[str] = set()
 
     def inherit(self, items: Sequence[Item]) -> None:
         """Take the items of the response before."""
         for item in items:
             if _is_broken_call(item):
-                self.left_out.append(item["id"])
+                self._leave_out(item, item["id"])
             else:
                 self._keep(item)
 
@@ -47,22 +48,21 @@ class Gathered:
                 code="duplicate_item",
             )
         if item["type"] == "function_call_output" and item["call_id"] not in self._calls:
-            raise InvalidRequest(
-                "No function call with this `call_id` stands before its output; send the call too, or the "
-                "`previous_response_id` of the response that made it.",
-                param=f"{where}.call_id",
-                code="call_not_found",
-            )
+            raise _no_call(where, broken=item["call_id"] in self._broken)
         if not _is_broken_call(item):
             self._keep(item)
         elif item["status"] == "incomplete":
-            self.left_out.append(where)
+            self._leave_out(item, where)
         else:
             raise InvalidRequest(
                 f"`{where}.arguments` must be the text of a JSON object.",
                 param=f"{where}.arguments",
                 code="invalid_value",
             )
+
+    def _leave_out(self, call: Item, name: str) -> None:
+        self.left_out.append(name)
+        self._broken.add(call["call_id"])
 
     def _keep(self, item: Item) -> None:
         self.items.append(item)
@@ -169,6 +169,18 @@ class Context:
 def _is_broken_call(item: Item) -> bool:
     """Whether it is a call whose arguments were never finished: no template could show it."""
     return item["type"] == "function_call" and not is_json_object(item["arguments"])
+
+
+def _no_call(where: str, *, broken: bool) -> InvalidRequest:
+    """The error for a result without a call. One that was sent and left out is told from one that is not there."""
+    reason = (
+        "The function call with this `call_id` is left out, since its `arguments` are not the text of a JSON object; "
+        "leave out its output too, or send whole arguments."
+        if broken
+        else "No function call with this `call_id` stands before its output; send the call too, or the "
+        "`previous_response_id` of the response that made it."
+    )
+    return InvalidRequest(reason, param=f"{where}.call_id", code="call_not_found")
 
 
 def _no_parent() -> InvalidRequest:

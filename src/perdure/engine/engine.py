@@ -2,7 +2,7 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Any, TypeVar
 
@@ -25,14 +25,14 @@ from perdure.engine.record import Recorder
 from perdure.engine.recover import Recover
 from perdure.engine.remove import Remove
 from perdure.engine.retain import Retain
-from perdure.engine.run import Report, Run, Runner
+from perdure.engine.run import Report, Runner
 from perdure.engine.service import Accepted, Health, Listed, Page, Task, Workload
 from perdure.engine.signed import Ask, NotModified, Reading, Signed, Signer
 from perdure.engine.submit import Submit
 from perdure.engine.wakeups import Wakeups, unless, wait_for
 from perdure.ports.ambient import Clock, Names
 from perdure.ports.runtime import Runtime, Statistics
-from perdure.ports.storage import Condition, Store
+from perdure.ports.storage import Condition, Store, TaskRecord
 
 T = TypeVar("T")
 
@@ -65,15 +65,15 @@ class Engine:
         self._errands: set[asyncio.Task[None]] = set()
         self._wakeups = Wakeups()
         self._attendance = Attendance(self._abandoned)
-        recorder = Recorder(store, clock, self._wakeups)
+        self._retain = Retain(store, clock, report, retention_seconds)
+        recorder = Recorder(store, clock, self._wakeups, self._ended)
         self._runner = Runner(store, runtime, recorder, report, boot=boot, crashes_max=crashes_max)
         self._dispatcher = Dispatcher(
-            store, runtime, recorder, self._work, report, boot=boot, crashes_max=crashes_max
+            store, runtime, recorder, self._runner, report, boot=boot, crashes_max=crashes_max
         )
         self._feed = Feed(store, self._wakeups, clock)
         self._cancel = Cancel(store, recorder, self._dispatcher.run_of)
         self._remove = Remove(store, recorder, self._cancel_deleted)
-        self._retain = Retain(store, clock, report, retention_seconds)
         self._read = Read(store, recorder, clock)
         self._submit = Submit(store, runtime, Context(store, self._read), clock, names, queue_max)
         self._models = Models(runtime)
@@ -174,7 +174,8 @@ class Engine:
                 code="not_background",
             )
         await asyncio.shield(self._errand(self._cancel(ident), f"cancel {ident}"))
-        await self._until_ended(ident)
+        deadline = self._clock.monotonic() + CANCEL_WAIT_SECONDS
+        await self._until_ended(ident, lambda: deadline - self._clock.monotonic())
 
     async def delete(self, principal: Principal, ident: str) -> None:
         """Remove a response."""
@@ -190,10 +191,18 @@ class Engine:
     ) -> AsyncGenerator[AsyncIterator[Event | None]]:
         """Attend a response."""
         record = await self._read.record(principal, ident)  # first: one who may not see it does not attend it
-        stop = self._draining if record.background else self._closed
         with self._attendance.attend(ident):
-            async with aclosing(self._feed.follow(record, after, stop)) as events:
+            async with aclosing(self._feed.follow(record, after, self._stop_of(record))) as events:
                 yield events
+
+    async def outcome(self, principal: Principal, ident: str) -> bytes | None:
+        """Attend a response up to its end."""
+        record = await self._read.record(principal, ident)  # first, as in `follow`
+        stop = self._stop_of(record)
+        with self._attendance.attend(ident):
+            if not await self._until_ended(ident, lambda: 0.0 if stop.is_set() else FEED_POLL_SECONDS):
+                return None
+        return await self._read.response(principal, ident)
 
     def task(self, principal: Principal, ident: str) -> Reading[Task]:
         """A task."""
@@ -247,25 +256,31 @@ class Engine:
 
     # How.
 
-    async def _until_ended(self, ident: str) -> None:
-        deadline = self._clock.monotonic() + CANCEL_WAIT_SECONDS
-        with self._wakeups.listen(ident) as hint:
-            while (left := deadline - self._clock.monotonic()) > 0:
+    def _stop_of(self, record: TaskRecord) -> asyncio.Event:
+        """What ends the wait for a response that has not ended: who reads background work can come back later."""
+        return self._draining if record.background else self._closed
+
+    async def _until_ended(self, ident: str, left: Callable[[], float]) -> bool:
+        """Whether a task has ended, or is gone, by the time that no seconds are `left`. Only the rows tell."""
+        with self._wakeups.listen(ident, end_only=True) as hint:
+            while True:
                 hint.clear()
                 if await self._store.ended(ident):
-                    return
-                await wait_for(hint, min(left, FEED_POLL_SECONDS))
+                    return True
+                if (seconds := left()) <= 0:
+                    return False
+                await wait_for(hint, min(seconds, FEED_POLL_SECONDS))
 
     async def _loops_ended(self) -> None:
         """Both loops have been told to stop and end after what they are at."""
         if self._loops:
             await asyncio.wait(self._loops)
 
-    async def _work(self, run: Run) -> None:
-        try:
-            await self._runner(run)
-        finally:
-            self._retain.wake()  # what has ended may have to go soon
+    def _ended(self, record: TaskRecord) -> None:
+        """A task has ended."""
+        self._attendance.over(record.ident)
+        if record.purge_at is not None:
+            self._retain.wake()  # it has to go soon
 
     def _errand(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Do something to its end, whether or not somebody waits for it: a step that is written must also be told

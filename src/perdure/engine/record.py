@@ -1,7 +1,7 @@
 """Record: one step of one task, durable before anybody is told of it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -28,13 +28,20 @@ UNCLAIMED = 0
 """`claimed_at` of a running task that a restart has left and no run has taken up yet."""
 
 
-class Recorder:
-    """Writes steps and tells the listeners."""
+def _nothing(_: TaskRecord) -> None:
+    """Nobody else has to know."""
 
-    def __init__(self, store: Store, clock: Clock, wakeups: Wakeups) -> None:
+
+class Recorder:
+    """Writes steps and tells the listeners; `on_end` is told of each task that has ended."""
+
+    def __init__(
+        self, store: Store, clock: Clock, wakeups: Wakeups, on_end: Callable[[TaskRecord], None] = _nothing
+    ) -> None:
         self._store = store
         self._clock = clock
         self._wakeups = wakeups
+        self._on_end = on_end
         self._turns: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
 
     def turn(self, task_id: int) -> asyncio.Lock:
@@ -62,8 +69,11 @@ class Recorder:
             input_tokens=record.prompt_tokens,
             exact=record.exact,
         )
-        while page := await self._store.events(record.id, journal.next_seq - 1, EVENTS_PAGE_MAX):
+        full = True
+        while full:  # a page that is not full was the last one, as the log stood when it was read
+            page = await self._store.events(record.id, journal.next_seq - 1, EVENTS_PAGE_MAX)
             journal.replay(page)
+            full = len(page) == EVENTS_PAGE_MAX
         journal.attempt = max(1, record.attempt)
         return journal
 
@@ -89,9 +99,12 @@ class Recorder:
             **fields,
         )
         await self._store.apply(change)
-        self._wakeups.notify(record.ident)
+        self._wakeups.notify(record.ident, ended=status in TERMINAL)
         kept = {name: value for name, value in fields.items() if name != "note"}
-        return msgspec.structs.replace(record, status=status, next_seq=record.next_seq + len(events), **kept)
+        after = msgspec.structs.replace(record, status=status, next_seq=record.next_seq + len(events), **kept)
+        if status in TERMINAL:
+            self._on_end(after)
+        return after
 
     async def move_when_possible(
         self, record: TaskRecord, status: Status, events: Sequence[Event], give_up: asyncio.Event, **fields: Any

@@ -140,6 +140,14 @@ class Service(Protocol):
         """
         ...
 
+    async def outcome(self, principal: Principal, ident: str) -> bytes | None:
+        """The response object as JSON, once the response has ended; None when the service stops before (for
+        background work: when it drains). Waiting counts as attending, as in `follow`.
+
+        Raises `NotFound`, also where the response was deleted meanwhile.
+        """
+        ...
+
     def task(self, principal: Principal, ident: str) -> Reading[Task]:
         """A task."""
         ...

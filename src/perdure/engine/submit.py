@@ -46,6 +46,7 @@ class Submit:
         """Everything about a request that can be told before it is kept. Raises what the caller should read; nothing
         is kept."""
         card = await self._card(request.model)
+        request = request.settled(card)
         ident = self._names.ident(self._clock.now())
         found = await self._context(principal, request, items, ident)
         received = msgspec.json.encode(found.items)

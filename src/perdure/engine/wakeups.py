@@ -10,32 +10,34 @@ T = TypeVar("T")
 
 
 class Wakeups:
-    """Who waits for news of which task."""
+    """Who waits for news of which task: for any, or for the one of its end."""
 
     def __init__(self) -> None:
-        self._waiting: defaultdict[str, set[asyncio.Event]] = defaultdict(set)
+        self._waiting: defaultdict[tuple[str, bool], set[asyncio.Event]] = defaultdict(set)
 
     @contextmanager
-    def listen(self, ident: str) -> Generator[asyncio.Event]:
+    def listen(self, ident: str, *, end_only: bool = False) -> Generator[asyncio.Event]:
         """An event that is set at each news of `ident`; the listener clears it before it reads."""
-        hint = asyncio.Event()
-        self._waiting[ident].add(hint)
+        hint, wanted = asyncio.Event(), (ident, end_only)
+        self._waiting[wanted].add(hint)
         try:
             yield hint
         finally:
-            self._waiting[ident].discard(hint)
-            if not self._waiting[ident]:
-                del self._waiting[ident]
+            self._waiting[wanted].discard(hint)
+            if not self._waiting[wanted]:
+                del self._waiting[wanted]
 
-    def notify(self, ident: str) -> None:
-        """There is news of `ident`."""
-        for hint in self._waiting.get(ident, ()):
-            hint.set()
+    def notify(self, ident: str, *, ended: bool = False) -> None:
+        """There is news of `ident`; whether it is the news of its end."""
+        for end_only in (False, True) if ended else (False,):
+            for hint in self._waiting.get((ident, end_only), ()):
+                hint.set()
 
     def notify_all(self) -> None:
         """There is news for everybody."""
-        for ident in tuple(self._waiting):
-            self.notify(ident)
+        for hints in self._waiting.values():
+            for hint in hints:
+                hint.set()
 
 
 async def wait_for(hint: asyncio.Event, seconds: float) -> bool:

@@ -8,7 +8,9 @@ Run as `python -m perdure.testing.tiny_gguf OUT`. Needs the package `gguf`.
 """
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import gguf
 import numpy as np
@@ -27,10 +29,12 @@ _TEMPLATE = (
 )
 
 
-def write_tiny_model(path: Path, seed: int = 0) -> None:
-    """Write the model to `path`; the same seed gives the same bytes."""
+def write_tiny_model(path: Path, seed: int = 0, metadata: Mapping[str, float | str] = MappingProxyType({})) -> None:
+    """Write the model to `path`; the same arguments give the same bytes. `metadata` are more values, by key."""
     writer = gguf.GGUFWriter(str(path), "llama")
     _describe(writer)
+    for key, value in metadata.items():
+        writer.add_key_value(key, value, gguf.GGUFValueType.get_type(value))
     _spell(writer)
     for name, weights in _weights(np.random.default_rng(seed)).items():
         if weights.ndim == 1:

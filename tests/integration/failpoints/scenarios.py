@@ -7,7 +7,7 @@ import asyncio
 import json
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -43,19 +43,18 @@ Item = tuple[str, str, str]
 class Scenario:
     """A play, and by the prompt the ends that a response may come to if nobody was told of one before the kill.
 
-    Where an answer is more than a text, `shows` has what its tokens stand for, and `items` what they add up to.
+    Where an answer is more than a text, `items` are what it adds up to.
     """
 
     play: Play
     ends: dict[str, set[Status]]
-    shows: dict[int, tuple[Part, ...]] = field(default_factory=dict[int, tuple[Part, ...]])
     items: tuple[Item, ...] = ()
 
     def prepare(self, stage: Stage) -> None:
         """Have the runtime of a life answer so."""
-        if self.shows:
+        if self.items:
             for prompt in self.ends:
-                stage.runtime.play(prompt, Script(length=len(self.shows) + 1, shows=self.shows, silent=SILENT))
+                stage.runtime.play(prompt, answer({}))
 
 
 async def create(stage: Stage, told: Told, prompt: str, **fields: Any) -> str:
@@ -209,10 +208,22 @@ async def stops(stage: Stage, told: Told) -> None:
 
 
 async def calls(stage: Stage, told: Told) -> None:
-    """Answers of reasoning, text and two calls, each with a reader; one goes on after a kill, one begins anew."""
+    """Answers of reasoning, text and two calls, kept bit by bit, each with a reader; one goes on after a kill, one
+    begins anew."""
     await stage.engine.start()
     for prompt, policy in (("calls", OnRestart.RESUME), ("calls anew", OnRestart.RETRY)):
-        await follow(stage, told, await create(stage, told, prompt, on_restart=policy))
+        script = stage.runtime.play(prompt, answer({tokens: asyncio.Event() for tokens in PAUSES}))
+        ident = await create(stage, told, prompt, on_restart=policy)
+        reader = asyncio.create_task(follow(stage, told, ident))
+        for tokens, gate in script.gates.items():
+            await stage.store.until(ident, lambda task, tokens=tokens: task.tokens_kept == tokens)
+            gate.set()
+        await reader
+
+
+def answer(gates: dict[int, asyncio.Event]) -> Script:
+    """The script of such an answer."""
+    return Script(length=len(SHOWS) + 1, shows=SHOWS, silent=SILENT, gates=gates)
 
 
 SHOWS: dict[int, tuple[Part, ...]] = {
@@ -226,6 +237,8 @@ SHOWS: dict[int, tuple[Part, ...]] = {
     7: (CallEnd(),),
 }
 SILENT = frozenset({3})
+PAUSES = (1, 2, 5, 7)
+"""So many tokens are kept, and no more, for a moment: in reasoning, in a text, in a call, and in the last one."""
 ITEMS: tuple[Item, ...] = (
     ("reasoning", "", "Where is that?"),
     ("message", "", "I look it up."),
@@ -299,6 +312,6 @@ SCENARIOS = {
     "retains": Scenario(retains, {each: {COMPLETED} for each in ("is old", "is deleted", "runs")}),
     "leaves": Scenario(leaves, {"is left": {CANCELLED, FAILED}}),
     "stops": Scenario(stops, {each: {COMPLETED} for each in ("runs", "is queued")}),
-    "calls": Scenario(calls, {each: {COMPLETED} for each in ("calls", "calls anew")}, SHOWS, ITEMS),
+    "calls": Scenario(calls, {each: {COMPLETED} for each in ("calls", "calls anew")}, ITEMS),
     "recovers": Scenario(recovers, {left.prompt: {left.end} for left in LEFT}),
 }

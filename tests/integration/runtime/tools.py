@@ -10,6 +10,7 @@ from typing import Any
 
 from perdure.domain.model import Sampling, Shape
 from perdure.ports.runtime import Generation, Job, Piece
+from perdure.runtime.llamacpp.defaults import Recommended
 from perdure.runtime.llamacpp.host import ModelFile
 from perdure.runtime.llamacpp.supervisor import LlamaRuntime
 
@@ -29,9 +30,11 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 @asynccontextmanager
-async def running(path: Path, **settings: Any) -> AsyncGenerator[LlamaRuntime]:
+async def running(
+    path: Path, recommended: Recommended | None = None, **settings: Any
+) -> AsyncGenerator[LlamaRuntime]:
     """A runtime of one model, named `m`, closed at the end."""
-    runtime = LlamaRuntime([ModelFile("m", path)], **settings)
+    runtime = LlamaRuntime([ModelFile("m", path, recommended or Recommended())], **settings)
     runtime.start()
     try:
         yield runtime

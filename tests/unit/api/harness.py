@@ -14,11 +14,16 @@ from tests.witness import watched
 from perdure.api.app import build_app
 from perdure.settings import Settings, load
 
-from .scripted import MODEL, OWNER_TOKEN, ScriptedService
+from .scripted import MODEL, OWNER_TOKEN, Kept, ScriptedService
 
 VERSION = "9.8.7"
 SEED = 4711
 HELLO: Mapping[str, Any] = {"model": MODEL, "input": "Say hello."}
+FIRST = f"{0:026d}"
+"""The name of the first response."""
+TYPE, VALUE, RANGE = "invalid_type", "invalid_value", "out_of_range"
+GONE, NOT_HERE = "missing_required_parameter", "unsupported_parameter"
+"""Codes of errors of a value."""
 
 
 class FixedNames:
@@ -148,6 +153,22 @@ class Wire:
         self.sent.put_nowait(message)
 
 
+def left_by_its_caller(path: str, body: bytes) -> Kept:
+    """What is kept of a create whose caller leaves while nothing happens."""
+    service = ScriptedService()
+    service.hold = True
+
+    async def run() -> None:
+        wire = Wire(application(service), "POST", path, body)
+        running = asyncio.create_task(wire.run())
+        await until(lambda: FIRST in service.kept and service.kept[FIRST].attendants == 1)
+        wire.leave()
+        await asyncio.wait_for(running, 30)
+
+    asyncio.run(run())
+    return service.kept[FIRST]
+
+
 @asynccontextmanager
 async def serving(app: Litestar) -> AsyncGenerator[str]:
     """A real server on a free loopback port; yields its base URL. The socket listens before the server starts."""
@@ -164,6 +185,6 @@ async def serving(app: Litestar) -> AsyncGenerator[str]:
 
 async def until(condition: Callable[[], bool], poke: Callable[[], Awaitable[object]] | None = None) -> None:
     """Let the loop run until something holds; for states that no event announces."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():
             await (poke() if poke else asyncio.sleep(0))

@@ -59,7 +59,7 @@ SOUND = Condition(
         checkpoints_unmeasured=1,
     ),
 )
-CARD = ModelCard(MODEL, "ab" * 32, 125_000, WINDOW_CHARS, exact=True, fingerprint="{}", created_at=NOW)
+CARD = ModelCard(MODEL, "ab" * 32, 125_000, WINDOW_CHARS, True, "{}", created_at=NOW, temperature=0.6, top_p=0.8)
 
 
 @dataclass
@@ -136,6 +136,7 @@ class ScriptedService:
 
     async def submit(self, principal: Principal, request: CreateRequest, items: Sequence[Item]) -> Accepted:
         await self.input_tokens(principal, request, items)
+        request = request.settled(CARD)
         ident = f"{len(self.kept):026d}"
         kept = self.kept[ident] = Kept(principal, request, items, Journal(ident, NOW, request, 3))
         first = kept.journal.create()
@@ -191,6 +192,11 @@ class ScriptedService:
         finally:
             kept.attendants -= 1
             kept.left += 1
+
+    async def outcome(self, principal: Principal, ident: str) -> bytes | None:
+        async with self.follow(principal, ident, -1) as events:
+            ended = [event for event in [each async for each in events] if event and event.type in TERMINAL_TYPES]
+        return await self.response(principal, ident) if ended else None
 
     async def _events(self, kept: Kept, after: int) -> AsyncIterator[Event | None]:
         while True:

@@ -22,6 +22,12 @@ def labels(table: dict[str, str]) -> dict[str, str]:
     return {label: path for path, listed in table.items() for label in listed.split()}
 
 
+def fields_of(*requests: type) -> Iterator[tuple[str, Any]]:
+    """The fields that the official client declares for these requests, with their types."""
+    for each in requests:
+        yield from get_type_hints(each, include_extras=True).items()
+
+
 class Cases:
     """Walks types. `examples` are values for paths whose type says too little; below a label of `closed` nothing is
     looked at, as the whole is decided there."""

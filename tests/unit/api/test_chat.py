@@ -11,13 +11,12 @@ from openai.types.chat import ChatCompletion
 from perdure.domain.errors import InvalidRequest
 from perdure.domain.principal import Scope
 
-from .harness import Wire, application, call, error_of, until
+from .harness import FIRST, Wire, application, call, error_of, left_by_its_caller, until
 from .scripted import MODEL, NOW, TEXTS, ScriptedService
 from .test_repeating import Caller
 
 PATH = "/v1/chat/completions"
 HELLO: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "Say hello."}]}
-FIRST = f"{0:026d}"
 STREAMED = json.dumps({**HELLO, "stream": True}).encode()
 
 
@@ -60,6 +59,8 @@ def test_a_completion() -> None:
         },
         "service_tier": "default",
         "metadata": {"a": "b"},
+        "temperature": 0.6,
+        "top_p": 0.8,
         "seed": 4711,
         "perdure": {
             "ignored": ["top_k"],
@@ -69,6 +70,23 @@ def test_a_completion() -> None:
             "on_restart": "fail",
         },
     }
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("fields", "used"),
+    [
+        ({}, (0.6, 0.8)),
+        ({"temperature": None, "top_p": None}, (0.6, 0.8)),
+        ({"temperature": 1}, (1.0, 0.8)),
+        ({"top_p": 1.0}, (0.6, 1.0)),
+    ],
+)
+def test_the_sampling_that_was_used_is_told(fields: dict[str, Any], used: tuple[float, float], stream: bool) -> None:
+    """The model's own where the request says nothing, each field for itself; in a stream by the first chunk."""
+    answer = chat(ScriptedService(), stream=stream, **fields)
+    told = json.loads(data(answer.text)[0]) if stream else answer.json()
+    assert (told["temperature"], told["top_p"]) == used
 
 
 def test_what_is_kept_is_a_response_in_the_foreground() -> None:
@@ -103,7 +121,7 @@ def test_each_chunk_is_one_write_and_the_first_comes_at_once() -> None:
     async def run() -> None:
         wire = Wire(application(service), "POST", PATH, STREAMED)
         running = asyncio.create_task(wire.run())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert (await wire.take())["type"] == "http.response.start"
             assert b'"role":"assistant"' in (await wire.take())["body"]
             assert TEXTS[0].encode() in (await wire.take())["body"]
@@ -124,7 +142,7 @@ def test_silence_is_filled_with_comments() -> None:
     async def run() -> None:
         wire = Wire(application(service), "POST", PATH, STREAMED)
         running = asyncio.create_task(wire.run())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (await wire.take()).get("body") != b": keep-alive\n\n":
                 pass
             service.finish(FIRST)
@@ -187,7 +205,7 @@ def test_a_stream_that_does_not_end_well_ends_with_an_error(how: str, status: in
     async def run() -> list[dict[str, Any]]:
         wire = Wire(application(service), "POST", PATH, STREAMED)
         running = asyncio.create_task(wire.run())
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while TEXTS[0].encode() not in (await wire.take()).get("body", b""):
                 pass
             end(service, how)
@@ -204,18 +222,8 @@ def test_a_stream_that_does_not_end_well_ends_with_an_error(how: str, status: in
 @pytest.mark.parametrize("body", [STREAMED, STREAMED.replace(b"true", b"false")])
 def test_a_caller_who_leaves_attends_no_longer(body: bytes) -> None:
     """The service stops work that nobody attends."""
-    service = ScriptedService()
-    service.hold = True
-
-    async def run() -> None:
-        wire = Wire(application(service), "POST", PATH, body)
-        running = asyncio.create_task(wire.run())
-        await until(lambda: FIRST in service.kept and service.kept[FIRST].attendants == 1)
-        wire.leave()
-        await asyncio.wait_for(running, 5)
-
-    asyncio.run(run())
-    assert (service.kept[FIRST].attendants, service.kept[FIRST].left) == (0, 1)
+    kept = left_by_its_caller(PATH, body)
+    assert (kept.attendants, kept.left) == (0, 1)
 
 
 def test_a_prompt_over_the_window_is_refused_in_the_names_of_this_interface() -> None:

@@ -21,7 +21,8 @@ from perdure.domain.model import JsonObject, JsonSchema, PlainText, Tool, ToolCh
 from perdure.domain.recovery import OnRestart
 from perdure.domain.request import CreateRequest
 
-from .sdk_cases import Cases, labels
+from .scripted import CARD
+from .sdk_cases import Cases, fields_of, labels
 
 CREATE = CreateBody(OnRestart.RESUME, OnRestart.FAIL, lambda: 4711)
 READER = ChatBody(CREATE)
@@ -103,15 +104,14 @@ def declared() -> dict[str, list[tuple[dict[str, Any], dict[str, Any]]]]:
     """For every label, but for messages, requests with its value and the same without it."""
     cases = Cases(EXAMPLES, frozenset(CLOSED.split()))
     found: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
-    for params in (
+    for field, hint in fields_of(
         completion_create_params.CompletionCreateParamsNonStreaming,
         completion_create_params.CompletionCreateParamsStreaming,
     ):
-        for field, hint in get_type_hints(params, include_extras=True).items():
-            for label, value, rest in cases.of(hint, field) if field != "messages" else ():
-                bare = {**BARE, **NEEDS.get(field, {})}
-                pair = {**bare, field: value}, bare if rest is None else {**bare, field: rest}
-                found.setdefault(label, []).append(pair)
+        for label, value, rest in cases.of(hint, field) if field != "messages" else ():
+            bare = {**BARE, **NEEDS.get(field, {})}
+            pair = {**bare, field: value}, bare if rest is None else {**bare, field: rest}
+            found.setdefault(label, []).append(pair)
     return found
 
 
@@ -228,7 +228,7 @@ def test_a_bare_request_has_every_default() -> None:
     """What is not said is the documented default: not stored, in the foreground, failed by a restart."""
     request = read()
     assert (request.store, request.background, request.on_restart) == (False, False, OnRestart.FAIL)
-    assert (request.temperature, request.top_p, request.seed) == (1.0, 1.0, 4711)
+    assert (request.temperature, request.top_p, request.seed) == (None, None, 4711)
     assert (request.max_output_tokens, request.stop, request.logprobs) == (None, (), False)
     assert (request.format, request.tools, request.choice, request.ignored) == (PlainText(), (), ToolChoice(), ())
     assert (asked().stream, asked().include_usage) == (False, False)
@@ -273,9 +273,9 @@ def test_stop_strings_that_are_refused(value: object, param: str, code: str) -> 
 
 def test_likely_tokens_need_probabilities() -> None:
     """A number of them without `logprobs` would have no effect."""
-    assert read(logprobs=True, top_logprobs=20).sampling.top_logprobs == 20
-    assert read(logprobs=True).sampling.top_logprobs == 0
-    assert read(top_logprobs=0).sampling.top_logprobs is None
+    assert read(logprobs=True, top_logprobs=20).settled(CARD).sampling.top_logprobs == 20
+    assert read(logprobs=True).settled(CARD).sampling.top_logprobs == 0
+    assert read(top_logprobs=0).settled(CARD).sampling.top_logprobs is None
     assert refused(top_logprobs=1).param == "top_logprobs"
     assert refused(logprobs=True, top_logprobs=21).error_code == "out_of_range"
 

@@ -1,7 +1,7 @@
 """Messages of a chat request as items: what each becomes, what is left out and named, and where errors point."""
 
 from collections.abc import Iterator
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 from openai.types.chat import (
@@ -18,12 +18,12 @@ from perdure.domain.items import Item, conversation
 from perdure.domain.limits import INPUT_ITEMS_MAX
 from perdure.domain.model import Message, ToolCall
 
-from .sdk_cases import Cases
+from .harness import GONE, NOT_HERE, TYPE, VALUE
+from .sdk_cases import Cases, fields_of
 
 HELLO = {"role": "user", "content": "hello"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
 CALLED = {"role": "assistant", "content": None, "tool_calls": [CALL]}
-MISSING, UNSUPPORTED = "missing_required_parameter", "unsupported_parameter"
 RESULT = {"role": "tool", "tool_call_id": "c1", "content": "2"}
 
 
@@ -151,6 +151,15 @@ def test_a_call_that_was_cut_off_is_left_out_with_its_result() -> None:
     assert found.places == ["messages[0]", "messages[1]"]
 
 
+@pytest.mark.parametrize("kind", [{}, {"type": None}])
+def test_a_call_whose_type_is_not_said_is_one_of_a_function(kind: dict[str, Any]) -> None:
+    """As clients leave it that put a call together from the pieces of a stream."""
+    call = {key: value for key, value in CALL.items() if key != "type"} | kind
+    assert items(HELLO, {"role": "assistant", "tool_calls": [call]}) == items(
+        HELLO, {"role": "assistant", "tool_calls": [CALL]}
+    )
+
+
 def test_a_call_without_arguments_has_none() -> None:
     """Some clients put them together from no pieces at all."""
     empty = {**CALL, "function": {"name": "f", "arguments": ""}}
@@ -160,45 +169,45 @@ def test_a_call_without_arguments_has_none() -> None:
 @pytest.mark.parametrize(
     ("value", "param", "code"),
     [
-        (None, "messages", MISSING),
-        ("hello", "messages", "invalid_type"),
+        (None, "messages", GONE),
+        ("hello", "messages", TYPE),
         ([], "messages", "empty_input"),
         ([{**HELLO, "content": ""}], "messages", "empty_input"),
         ([HELLO] * (INPUT_ITEMS_MAX + 1), "messages", "out_of_range"),
-        (["hello"], "messages[0]", "invalid_type"),
-        ([{"content": "x"}], "messages[0].role", MISSING),
-        ([{**HELLO, "role": "critic"}], "messages[0].role", "invalid_value"),
-        ([{"role": "function", "name": "f", "content": "x"}], "messages[0].role", UNSUPPORTED),
-        ([HELLO, {"role": "user"}], "messages[1].content", MISSING),
-        ([HELLO, {"role": "assistant", "content": None}], "messages[1].content", MISSING),
-        ([{**HELLO, "content": 5}], "messages[0].content", "invalid_type"),
-        ([{**HELLO, "content": ["x"]}], "messages[0].content[0]", "invalid_type"),
-        ([{**HELLO, "content": [{"text": "x"}]}], "messages[0].content[0].type", MISSING),
-        ([{**HELLO, "content": [{"type": 5}]}], "messages[0].content[0].type", "invalid_type"),
-        ([{**HELLO, "content": [{"type": "input_text"}]}], "messages[0].content[0].type", "invalid_value"),
-        ([{**HELLO, "content": [{"type": "text"}]}], "messages[0].content[0].text", MISSING),
-        ([{**HELLO, "content": [{"type": "image_url"}]}], "messages[0].content[0].image_url", "invalid_type"),
-        ([HELLO, {**CALLED, "tool_calls": {}}], "messages[1].tool_calls", "invalid_type"),
-        ([HELLO, {**CALLED, "tool_calls": [{**CALL, "id": ""}]}], "messages[1].tool_calls[0].id", MISSING),
+        (["hello"], "messages[0]", TYPE),
+        ([{"content": "x"}], "messages[0].role", GONE),
+        ([{**HELLO, "role": "critic"}], "messages[0].role", VALUE),
+        ([{"role": "function", "name": "f", "content": "x"}], "messages[0].role", NOT_HERE),
+        ([HELLO, {"role": "user"}], "messages[1].content", GONE),
+        ([HELLO, {"role": "assistant", "content": None}], "messages[1].content", GONE),
+        ([{**HELLO, "content": 5}], "messages[0].content", TYPE),
+        ([{**HELLO, "content": ["x"]}], "messages[0].content[0]", TYPE),
+        ([{**HELLO, "content": [{"text": "x"}]}], "messages[0].content[0].type", GONE),
+        ([{**HELLO, "content": [{"type": 5}]}], "messages[0].content[0].type", TYPE),
+        ([{**HELLO, "content": [{"type": "input_text"}]}], "messages[0].content[0].type", VALUE),
+        ([{**HELLO, "content": [{"type": "text"}]}], "messages[0].content[0].text", GONE),
+        ([{**HELLO, "content": [{"type": "image_url"}]}], "messages[0].content[0].image_url", TYPE),
+        ([HELLO, {**CALLED, "tool_calls": {}}], "messages[1].tool_calls", TYPE),
+        ([HELLO, {**CALLED, "tool_calls": [{**CALL, "id": ""}]}], "messages[1].tool_calls[0].id", GONE),
         (
             [HELLO, {**CALLED, "tool_calls": [{**CALL, "type": "custom"}]}],
             "messages[1].tool_calls[0].type",
-            UNSUPPORTED,
+            NOT_HERE,
         ),
-        ([HELLO, {**CALLED, "tool_calls": [{"id": "c"}]}], "messages[1].tool_calls[0].function", "invalid_type"),
+        ([HELLO, {**CALLED, "tool_calls": [{"id": "c"}]}], "messages[1].tool_calls[0].function", TYPE),
         (
             [HELLO, {**CALLED, "tool_calls": [{"id": "c", "function": {"name": "f"}}]}],
             "messages[1].tool_calls[0].function.arguments",
-            MISSING,
+            GONE,
         ),
         (
             [HELLO, {**CALLED, "function_call": {"name": "f", "arguments": "{}"}}],
             "messages[1].function_call",
-            UNSUPPORTED,
+            NOT_HERE,
         ),
-        ([HELLO, RESULT, CALLED], "messages[1].tool_call_id", "invalid_value"),
-        ([HELLO, CALLED, {**RESULT, "tool_call_id": None}], "messages[2].tool_call_id", MISSING),
-        ([HELLO, CALLED, {**RESULT, "content": None}], "messages[2].content", MISSING),
+        ([HELLO, RESULT, CALLED], "messages[1].tool_call_id", VALUE),
+        ([HELLO, CALLED, {**RESULT, "tool_call_id": None}], "messages[2].tool_call_id", GONE),
+        ([HELLO, CALLED, {**RESULT, "content": None}], "messages[2].content", GONE),
     ],
 )
 def test_an_error_points_at_its_place(value: object, param: str, code: str) -> None:
@@ -223,7 +232,7 @@ def declared() -> Iterator[tuple[str, str, Any]]:
     """The role, the label without it, and the member of every case that the client declares for a message."""
     cases = Cases(EXAMPLES, frozenset())
     for role, params in PARAMS.items():
-        for member, hint in get_type_hints(params, include_extras=True).items():
+        for member, hint in fields_of(params):
             for label, value, _ in cases.of(hint, f"{role}.{member}"):
                 yield role, label.removeprefix(f"{role}."), {member: value}
 

@@ -34,7 +34,7 @@ def test_a_bare_request_has_every_default() -> None:
     request = read()
     assert request.instructions is None
     assert (request.background, request.store) == (False, True)
-    assert (request.temperature, request.top_p) == (limits.TEMPERATURE_DEFAULT, limits.TOP_P_DEFAULT)
+    assert (request.temperature, request.top_p) == (None, None)  # the model's own
     assert (request.max_output_tokens, request.metadata, request.seed) == (None, {}, SEED)
     assert (request.on_restart, request.ignored) == (OnRestart.FAIL, ())
     assert (request.tools, request.tool_choice, request.choice) == ((), "auto", ToolChoice())

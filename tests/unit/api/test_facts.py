@@ -21,6 +21,8 @@ CARD = {
     "size_bytes": 125_000,
     "digest": "ab" * 32,
     "exact_resume": True,
+    "temperature": 0.6,
+    "top_p": 0.8,
 }
 
 

@@ -17,6 +17,8 @@ from perdure.domain.model import Message, ToolCall
 from perdure.domain.recovery import OnRestart
 from perdure.domain.response import FunctionCall, OutputMessage, OutputText, ReasoningItem, ReasoningText
 
+from .harness import GONE, NOT_HERE, RANGE, TYPE, VALUE
+
 USER = {"role": "user", "content": "x"}
 CALL = {"type": "function_call", "call_id": "call_1", "name": "f", "arguments": "{}"}
 RESULT = {"type": "function_call_output", "call_id": "call_1", "output": "12"}
@@ -104,15 +106,6 @@ def test_nothing_to_answer_is_empty_input(value: object) -> None:
     with pytest.raises(InvalidRequest) as refused:
         READER.read({"model": "m", "input": value})
     assert (refused.value.param, refused.value.error_code) == ("input", "empty_input")
-
-
-TYPE, VALUE, GONE, RANGE, NOT_HERE = (
-    "invalid_type",
-    "invalid_value",
-    "missing_required_parameter",
-    "out_of_range",
-    "unsupported_parameter",
-)
 
 
 @pytest.mark.parametrize(

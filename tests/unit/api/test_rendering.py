@@ -12,10 +12,13 @@ from tests.unit.engine.stage import scenario
 
 from perdure.api import conditional
 from perdure.api.conditional import RENDERING
+from perdure.testing.scripted_runtime import MODEL
 
 from .test_conditional_kept import SETTLED, caller, serving
 
-SAMPLES = {
+SAMPLED = (*SETTLED, f"/v1/models/{MODEL}")
+
+SAMPLES: dict[int, tuple[str, ...]] = {
     1: (
         "b1f9d62aa60d5ef1820d257aae76722fad70803a51426fad307787c5854fcc2c",
         "0416e4bf5dbf079abafd46d5fc9b59062a3c9de2e49a17f008c66bcac086263f",
@@ -26,8 +29,15 @@ SAMPLES = {
         "0416e4bf5dbf079abafd46d5fc9b59062a3c9de2e49a17f008c66bcac086263f",
         "b90cbef2b61bfe1523aca66a2b23bfc9cb463334f2247ea01d9ea12f6dda42ec",
     ),
+    3: (
+        "59176f54ca33fd62e2166c1c537ac4e238c8315608f3468f74aee343e0dc77b1",
+        "0416e4bf5dbf079abafd46d5fc9b59062a3c9de2e49a17f008c66bcac086263f",
+        "b90cbef2b61bfe1523aca66a2b23bfc9cb463334f2247ea01d9ea12f6dda42ec",
+        "ac7b6df5aa54db787c36cca2f822daae890333be20c541ccebbf7ae5d13e0aeb",
+    ),
 }
-"""By number: digests of a response, of its task, and of its events. A number that was in use keeps its line."""
+"""By number: digests of a response, of its task, of its events, and from 3 on of a model. A number that was in use
+keeps its line."""
 
 
 @scenario
@@ -36,7 +46,7 @@ async def test_whoever_changes_the_rendering_raises_its_number(tmp_path: Path) -
     async with serving(tmp_path) as stage, caller(stage) as reader:
         ident = await stage.submit(metadata={"key": "välue"}, max_output_tokens=1)
         await stage.ended(ident)
-        bodies = [(await reader.read(page.format(ident))).content for page in SETTLED]
+        bodies = [(await reader.read(page.format(ident))).content for page in SAMPLED]
     found = tuple(hashlib.sha256(body).hexdigest() for body in bodies)
     assert found == SAMPLES[RENDERING], bodies
 

@@ -122,7 +122,7 @@ def test_a_foreground_caller_who_leaves_no_longer_attends() -> None:
         running = asyncio.create_task(wire.run())
         await until(lambda: FIRST in service.kept and service.kept[FIRST].attendants == 1)
         wire.leave()
-        await asyncio.wait_for(running, 5)
+        await asyncio.wait_for(running, 30)
         return wire
 
     wire = asyncio.run(run())

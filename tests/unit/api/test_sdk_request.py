@@ -18,7 +18,7 @@ from perdure.domain import limits
 from perdure.domain.errors import InvalidRequest
 from perdure.domain.recovery import OnRestart
 
-from .sdk_cases import Cases, labels
+from .sdk_cases import Cases, fields_of, labels
 
 READER = CreateBody(OnRestart.RESUME, OnRestart.FAIL, lambda: 4711)
 BARE: dict[str, Any] = {"model": "m", "input": "hello"}
@@ -244,15 +244,13 @@ def declared() -> dict[str, list[tuple[dict[str, Any], dict[str, Any]]]]:
     """For every label a request with its value and one without; several forms of one item may share a label."""
     cases = Cases(EXAMPLES, frozenset(CLOSED.split()))
     found: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
-    for params in (
-        response_create_params.ResponseCreateParamsNonStreaming,
-        response_create_params.ResponseCreateParamsStreaming,
+    for field, hint in fields_of(
+        response_create_params.ResponseCreateParamsNonStreaming, response_create_params.ResponseCreateParamsStreaming
     ):
-        for field, hint in get_type_hints(params, include_extras=True).items():
-            for label, value, rest in cases.of(hint, field):
-                pair = request(field, value), request(field, rest)
-                if pair not in found.setdefault(label, []):
-                    found[label].append(pair)
+        for label, value, rest in cases.of(hint, field):
+            pair = request(field, value), request(field, rest)
+            if pair not in found.setdefault(label, []):
+                found[label].append(pair)
     return found
 
 

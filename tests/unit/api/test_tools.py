@@ -12,7 +12,7 @@ from perdure.domain.model import Tool, ToolChoice
 from perdure.domain.recovery import OnRestart
 from perdure.domain.request import CreateRequest
 
-from .harness import HELLO, application, create
+from .harness import GONE, HELLO, NOT_HERE, RANGE, TYPE, VALUE, application, create
 
 READER = CreateBody(OnRestart.RESUME, OnRestart.FAIL, lambda: 1)
 WEATHER: dict[str, Any] = {
@@ -77,15 +77,6 @@ def test_tools_that_cannot_be_served_are_left_out_and_named() -> None:
 def test_members_of_a_function_without_effect_are_named(extra: dict[str, Any], ignored: tuple[str, ...]) -> None:
     """But for those that ask for what happens anyway."""
     assert read(tools=[function(**extra)]).ignored == ignored
-
-
-TYPE, VALUE, GONE, RANGE, NOT_HERE = (
-    "invalid_type",
-    "invalid_value",
-    "missing_required_parameter",
-    "out_of_range",
-    "unsupported_parameter",
-)
 
 
 @pytest.mark.parametrize(

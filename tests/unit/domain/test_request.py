@@ -1,9 +1,11 @@
 """The request as it is kept, and as it is shown."""
 
 import msgspec
+import pytest
 
 from perdure.domain.request import CreateRequest
 from perdure.domain.response import Extension, Response, TextSettings
+from perdure.testing.scripted_runtime import card
 
 OLDEST = (
     b'{"model":"m","messages":[{"role":"user","content":"Hello."}],"instructions":null,"background":true,'
@@ -17,6 +19,15 @@ def test_a_request_that_the_first_version_has_kept_can_be_read() -> None:
     """A field that came later has its default."""
     kept = msgspec.json.decode(OLDEST, type=CreateRequest)
     assert (kept.model, kept.seed, kept.tools) == ("m", 1, ())
+
+
+def test_a_request_is_drawn_by_only_once_it_is_settled() -> None:
+    """Nothing would say how: so a mistake of ours is an error, not a text that nobody asked for."""
+    kept = msgspec.json.decode(OLDEST, type=CreateRequest)
+    assert kept.settled(card("m")) == kept
+    for field in ("temperature", "top_p"):
+        with pytest.raises(AssertionError, match="settled"):
+            assert msgspec.structs.replace(kept, **{field: None}).sampling
 
 
 def test_every_field_of_a_request_is_told_in_its_response() -> None:

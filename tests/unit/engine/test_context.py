@@ -79,14 +79,15 @@ async def test_nothing_at_all_is_nothing_to_answer(tmp_path: Path) -> None:
             await refused(stage, items, "input", "empty_input")
 
 
-async def refused(stage: Stage, items: list[Item], param: str, code: str, **fields: Any) -> None:
-    """A create and a count are refused alike, and nothing is kept."""
+async def refused(stage: Stage, items: list[Item], param: str, code: str, **fields: Any) -> str:
+    """A create and a count are refused alike, and nothing is kept; returns what the caller is told."""
     before = len(await stage.store.tasks(1, status=None, limit=1000, after=None, ascending=True))
     for verb in (send, count):
         with pytest.raises(InvalidRequest) as error:
             await verb(stage, items, **fields)
         assert (error.value.param, error.value.error_code) == (param, code)
     assert len(await stage.store.tasks(1, status=None, limit=1000, after=None, ascending=True)) == before
+    return error.value.message
 
 
 async def count(stage: Stage, items: list[Item], **fields: Any) -> object:
@@ -181,7 +182,9 @@ async def test_the_result_of_a_call_needs_the_call(tmp_path: Path) -> None:
         await refused(stage, [user("x"), result("c1", "y")], "input[1].call_id", "call_not_found")
         await refused(stage, [result("c1", "y"), call("c1", "{}")], "input[0].call_id", "call_not_found")
         broken = call("c1", "{", status="incomplete")
-        await refused(stage, [user("x"), broken, result("c1", "y")], "input[2].call_id", "call_not_found")
+        told = await refused(stage, [user("x"), broken, result("c1", "y")], "input[2].call_id", "call_not_found")
+        assert "stands before its output" not in told  # it does stand there
+        assert "arguments" in told
         await refused(stage, [user("x"), call("c1", "[]")], "input[1].arguments", "invalid_value")
         await answered(stage, [user("x"), call("c1", "{}"), result("c1", "y")])
         far = '{"n": 1e999, "m": %s.5}' % ("9" * 400)  # no number is too large for a grammar

@@ -20,7 +20,7 @@ STRANGER = Principal(99, "stranger", frozenset())
 class DeafWakeups(Wakeups):
     """Drops every hint."""
 
-    def notify(self, ident: str) -> None:
+    def notify(self, ident: str, *, ended: bool = False) -> None:
         """Say nothing."""
 
 

@@ -2,14 +2,18 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.engine.stage import Stage, opened, request, scenario, started, turns, types, user
 
 from perdure.domain.errors import InvalidRequest, ModelUnavailable, NotFound, QueueFull, StorageFull, Unavailable
 from perdure.domain.lifecycle import Status
 from perdure.domain.limits import IGNORED_MAX
-from perdure.testing.scripted_runtime import Script
+from perdure.domain.model import ModelCard
+from perdure.domain.request import CreateRequest
+from perdure.testing.scripted_runtime import MODEL, Script
 
 
 async def nothing_is_kept(stage: Stage) -> None:
@@ -158,3 +162,42 @@ async def test_what_had_no_effect_is_counted_beyond_a_bound(tmp_path: Path) -> N
             last = "and 6 more" if extra > 0 else "tools[0].parameters.not"
             assert ignored == ["x"] * (len(ignored) - 1) + [last]
             assert len(ignored) == IGNORED_MAX + (extra > 0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "used"),
+    [
+        ({"temperature": None, "top_p": None}, (0.3, 0.7)),
+        ({"temperature": 1.0, "top_p": None}, (1.0, 0.7)),
+        ({"temperature": None, "top_p": 1.0}, (0.3, 1.0)),
+        ({"temperature": 0.0, "top_p": 0.0}, (0.0, 0.0)),
+    ],
+)
+@scenario
+async def test_a_request_that_does_not_say_gets_the_sampling_of_its_model(
+    tmp_path: Path, asked: dict[str, Any], used: tuple[float, float]
+) -> None:
+    """Each field for itself. What is shown, kept and drawn by is the same, and a restart on a model that recommends
+    something else changes nothing of it."""
+    async with started(tmp_path) as stage:
+        stage.runtime.cards[MODEL] = sampled(stage, 0.3, 0.7)
+        stage.runtime.play("Hello", Script(gates={3: asyncio.Event()}))
+        ident = await stage.submit("Hello", **asked)
+        task = await stage.store.until(ident, lambda task: task.tokens_kept == 3)
+        stage.runtime.cards[MODEL] = sampled(stage, 2.0, 0.1)
+        stage.runtime.play("Hello", Script())
+        await stage.restart()
+        await stage.ended(ident)
+        shown = await stage.response(ident)
+        assert (shown["temperature"], shown["top_p"]) == used
+        snapshots = [event.snapshot for event in await stage.log(ident) if event.snapshot is not None]
+        assert {(told["temperature"], told["top_p"]) for told in map(msgspec.json.decode, snapshots)} == {used}
+        kept = msgspec.json.decode(task.request, type=CreateRequest)
+        assert (kept.temperature, kept.top_p) == used
+        assert {(job.sampling.temperature, job.sampling.top_p) for job in stage.runtime.jobs} == {used}
+        assert len(stage.runtime.jobs) == 2
+
+
+def sampled(stage: Stage, temperature: float, top_p: float) -> ModelCard:
+    """The model, with another recommendation."""
+    return msgspec.structs.replace(stage.runtime.cards[MODEL], temperature=temperature, top_p=top_p)

@@ -5,16 +5,16 @@ from collections.abc import Callable
 import llguidance
 
 from perdure.domain.model import Message, Prompt
-from perdure.runtime.llamacpp.grammar import Reasoning
+from perdure.runtime.llamacpp.grammar import UNAIDED, Calling, Reasoning
 from perdure.runtime.llamacpp.lenient import settled
 from perdure.runtime.llamacpp.schemas import END_MARK, byte_vocabulary
 
 ASKED = (Message("user", "x"),)
 
 
-def grammar_of(prompt: Prompt, reasoning: Reasoning = "none") -> str:
+def grammar_of(prompt: Prompt, reasoning: Reasoning = "none", calling: Calling = UNAIDED) -> str:
     """The grammar of a prompt that has one, checked."""
-    shape, _ = settled(prompt, reasoning, checked=True)
+    shape, _ = settled(prompt, reasoning, calling, checked=True)
     assert shape.grammar is not None
     return shape.grammar
 

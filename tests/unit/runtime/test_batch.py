@@ -320,14 +320,19 @@ OBJECT = {
     "x-guidance": {"whitespace_flexible": False},
 }
 JSON = Shape(f"%llguidance {{}}\nstart: %json {json.dumps(OBJECT)}")
-CALLS = Shape(
-    f"""%llguidance {{}}
-start: TEXT ("\\n" call)+
+
+
+def calling(start: str) -> str:
+    """A grammar with this start. `call` is one of `f` or `go`, `TEXT` a few letters."""
+    return f"""%llguidance {{}}
+start: {start}
 TEXT: /[a-zé]{{0,9}}/
 call: {json.dumps(CALL_OPEN)} /f|go/ {json.dumps(CALL_ARGUMENTS)} args {json.dumps(CALL_CLOSE)}
-args: %json {json.dumps(OBJECT)}""",
-    calls="tool_call",
-)
+args: %json {json.dumps(OBJECT)}"""
+
+
+CALLS = Shape(calling('TEXT ("\\n" call)+'), calls="tool_call")
+BIASED = Shape(calling("TEXT | call+"), calls="tool_call", call_bias=99.0)
 
 
 def shaped(seed: int, shape: Shape, *, tokens: int = 150, temperature: float = 1.0, top_p: float = 1.0) -> Draw:
@@ -338,7 +343,9 @@ def shaped(seed: int, shape: Shape, *, tokens: int = 150, temperature: float = 1
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize(
-    "shape", [JSON, CALLS, Shape(calls="tool_call", reasoning="open")], ids=["json", "calls", "free"]
+    "shape",
+    [JSON, CALLS, BIASED, Shape(calls="tool_call", reasoning="open")],
+    ids=["json", "calls", "biased", "free"],
 )
 def test_a_shaped_text_can_be_resumed_at_every_piece(tiny: Model, shape: Shape, temperature: float) -> None:
     """With its grammar, penalties and probabilities; beside other texts, four at a time."""
@@ -370,6 +377,17 @@ def test_json_is_of_its_schema_or_unfinished(tiny: Model) -> None:
         assert list(value) == ["a", "b"]
         assert value["a"] in (1, "é", None)
         assert len(value["b"]) <= 4
+
+
+def test_a_bias_towards_calls_is_one_at_the_first_place(tiny: Model) -> None:
+    """There it decides, and nowhere else: the text goes on as the model likes."""
+    free = msgspec.structs.replace(BIASED, grammar="%llguidance {}\nstart: /[a-z<]{30}/")
+    for seed in range(1, 7):
+        text = text_of(alone(tiny, shaped(seed, free)))
+        assert text[0] == "<"
+        assert text.count("<") < 15
+    unbiased = msgspec.structs.replace(free, call_bias=0.0)
+    assert "".join(text_of(alone(tiny, shaped(seed, unbiased)))[0] for seed in range(1, 7)) != "<" * 6
 
 
 def test_calls_come_as_parts(tiny: Model) -> None:

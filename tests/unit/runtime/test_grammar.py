@@ -6,7 +6,7 @@ import pytest
 from tests.unit.runtime.drawing import ASKED, grammar_of, may_be, may_begin
 
 from perdure.domain.model import JsonObject, JsonSchema, PlainText, Prompt, Shape, TextFormat, Tool, ToolChoice
-from perdure.runtime.llamacpp.grammar import CALLS_MAX, NoGrammar, Reasoning
+from perdure.runtime.llamacpp.grammar import CALLS_MAX, Calling, NoGrammar, Reasoning
 from perdure.runtime.llamacpp.lenient import settled
 
 WEATHER = Tool(
@@ -96,6 +96,47 @@ def test_calls_do_not_go_on_for_ever(mode: Literal["auto", "required"]) -> None:
     assert may_be(grammar, most)
     assert not may_begin(grammar, most + "\n")
     assert not may_begin(grammar, most + "<")
+
+
+def test_a_model_that_is_helped_makes_as_many_calls_as_it_should() -> None:
+    """However many the caller would take."""
+    for choice in (ToolChoice("auto"), ToolChoice("required")):
+        grammar = grammar_of(asked(WEATHER, CLOCK, choice=choice), calling=Calling(most=1))
+        assert may_be(grammar, PARIS)
+        assert not may_begin(grammar, PARIS + "<")
+        assert not may_begin(grammar, PARIS + "\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"),
+    [
+        ("", True),
+        ("It is <b>noon</b>", True),
+        ("\n<", True),
+        (PARIS, True),
+        ("Let me see.\n" + PARIS, True),
+        ("<", False),
+        ("<b>noon</b>", False),
+        ("<tool_call>", False),
+        ("a <tool_call>", False),
+    ],
+)
+def test_what_begins_as_a_biased_call_is_one(text: str, whole: bool) -> None:
+    """Else the bias would be one towards any text that begins so."""
+    assert may_be(grammar_of(asked(WEATHER, CLOCK), calling=Calling(bias=4.0)), text) is whole
+
+
+def test_there_is_a_bias_only_where_calls_are_free() -> None:
+    """Where the answer is a call in any case, or JSON, or begins with a thought, it would do harm."""
+    calling = Calling(bias=4.0)
+
+    def bias(prompt: Prompt, reasoning: Reasoning = "none") -> float:
+        return settled(prompt, reasoning, calling, checked=False)[0].call_bias
+
+    assert bias(asked(WEATHER)) == 4.0
+    assert bias(asked(WEATHER), "marked") == bias(asked(WEATHER), "open") == 0
+    assert bias(asked()) == bias(asked(WEATHER, text=JSON)) == 0
+    assert bias(asked(WEATHER, choice=ToolChoice("required"))) == bias(asked(WEATHER, choice=ToolChoice("none"))) == 0
 
 
 def test_required_is_calls_and_nothing_else() -> None:

@@ -108,6 +108,14 @@ def test_work_without_bounds_is_refused_and_ends(monkeypatch: pytest.MonkeyPatch
     assert refusal({"type": "object"}) is None
 
 
+def test_a_trial_that_ends_before_its_first_word_names_what_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that is killed at once: there may be no tools to blame."""
+    monkeypatch.setattr(schemas, "MEMORY_MAX_BYTES", 2**70)  # no such bound can be set
+    error = refusal({"type": "object"})
+    assert error is not None
+    assert error.param == ROOT
+
+
 @pytest.mark.parametrize(
     "schema",
     [

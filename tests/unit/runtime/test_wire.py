@@ -7,10 +7,11 @@ import pytest
 from perdure.domain.model import Message, Prompt, Sampling, Shape, Tool
 from perdure.domain.parts import CallBegin, Text
 from perdure.runtime.llamacpp import wire
+from perdure.runtime.llamacpp.grammar import Calling
 
 PROMPT = Prompt((Message(role="user", content="Ein Öl\0€😀"),), (Tool("f", None, {"type": "object"}),))
 ORDERS: list[wire.Order] = [
-    wire.OpenTokenizer(path=b"/m.gguf", library=None),
+    wire.OpenTokenizer(path=b"/m.gguf", library=None, calling=Calling(4.5, 1)),
     wire.OpenEngine(path=b"/m.gguf", library=b"/l.so", slots=4, window=64, threads=1, memory_max_bytes=1),
     wire.Encode(1, PROMPT, tokens_max=9),
     wire.Draw(1, (1, 2), done=(), sampling=Sampling(0.5, 1.0, 2**63 - 1), tokens_max=9, shape=Shape("g", "c")),

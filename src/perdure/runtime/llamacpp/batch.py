@@ -20,7 +20,7 @@ from perdure.ports.runtime import End
 from perdure.runtime.llamacpp.answer import reader_of
 from perdure.runtime.llamacpp.context import Row
 from perdure.runtime.llamacpp.logprobs import logprob_of
-from perdure.runtime.llamacpp.notation import TOOL_CALL
+from perdure.runtime.llamacpp.notation import CALL_MARK, TOOL_CALL
 from perdure.runtime.llamacpp.plan import ROWS_MAX
 from perdure.runtime.llamacpp.sampling import NotNumbers, draw, penalised
 from perdure.runtime.llamacpp.text import Pieces, Run, TextFailed
@@ -53,7 +53,8 @@ class Decoder(Protocol):
 class _Text:
     """One text under way. `unread[at:]` waits to be read, at `position` of the slot and on.
 
-    `guide` is there where a grammar is, `counts` (how often each token was drawn) where a penalty is.
+    `guide` is there where a grammar is, `counts` (how often each token was drawn) where a penalty is. `bias` is what
+    the first token of all is drawn with.
     """
 
     run: int
@@ -65,6 +66,7 @@ class _Text:
     pieces: Pieces
     guide: "Guide | None"
     counts: Counter[int] | None
+    bias: NDArray[np.float32] | None
     at: int = 0
     position: int = 0
     reading: bool = True
@@ -181,7 +183,13 @@ class Batch:
             pieces=pieces,
             guide=None if grammar is None else self._grammars.guide(grammar, job.done),
             counts=Counter(job.done) if sampling.presence_penalty or sampling.frequency_penalty else None,
+            bias=self._towards_calls(job.shape.call_bias) if job.shape.call_bias else None,
         )
+
+    def _towards_calls(self, bias: float) -> NDArray[np.float32]:
+        biases = np.zeros(self._vocabulary.tokens, np.float32)
+        biases[self._vocabulary.tokenize(CALL_MARK, controls=False)[0]] = bias
+        return biases
 
     def _is_over(self, text: _Text) -> bool:
         """Whether the answer has ended without an end mark: by a stop text, or where its grammar wants one and the
@@ -237,6 +245,8 @@ class Batch:
             weighed = penalised(weighed, text.counts, text.sampling)
         if text.guide is not None:
             weighed = weighed + text.guide.bias()
+        if text.bias is not None and not text.drawn:
+            weighed = weighed + text.bias
         token = draw(weighed, text.sampling, text.drawn)
         self.tokens_drawn += 1
         text.drawn += 1

@@ -24,7 +24,6 @@ _COMPACT = {"whitespace_flexible": False, "item_separator": ", ?", "key_separato
 _OBJECT = {"type": "object"}
 _NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
 CALLS_MAX = 8
-"""So many calls an answer has at most: small models go on with them for ever."""
 _ANY = "(?s:.*)"
 _SPACE = r"[ \t\r\n]*"
 
@@ -36,6 +35,20 @@ class Held(NamedTuple):
     place: str
     schema: str
     strict: bool
+
+
+class Calling(NamedTuple):
+    """How a model is helped that was taught little of functions.
+
+    `bias` is the `Shape.call_bias` of its answers. `most` is how many calls an answer has: small models go on with
+    them for ever.
+    """
+
+    bias: float = 0.0
+    most: int = CALLS_MAX
+
+
+UNAIDED = Calling()
 
 
 class NoGrammar(Exception):
@@ -55,7 +68,7 @@ def schemas_of(prompt: Prompt) -> tuple[Held, ...]:
     return (*tools, *([whole] if whole else []))
 
 
-def shape_of(prompt: Prompt, reasoning: Reasoning, held: tuple[Held, ...]) -> Shape:
+def shape_of(prompt: Prompt, reasoning: Reasoning, held: tuple[Held, ...], calling: Calling) -> Shape:
     """The shape of the answer. `reasoning` is what the model would do by itself, `held` the schemas of the prompt, or
     others in their places."""
     names = [tool.name for _, tool in offered(prompt)]
@@ -66,12 +79,13 @@ def shape_of(prompt: Prompt, reasoning: Reasoning, held: tuple[Held, ...]) -> Sh
     free = whole is None and not must_call(prompt)
     if not free and reasoning == "marked":
         reasoning = "none"
-    rules = [*_start(reasoning, free=free, json_too=whole is not None, calls=bool(tools))]
+    bias = calling.bias if free and reasoning == "none" else 0.0
+    rules = [*_start(reasoning, free=free, json_too=whole is not None, calls=bool(tools), biased=bool(bias))]
     if tools:
-        rules += _calls(names, tools, parallel=prompt.parallel)
+        rules += _calls(names, tools, calling.most if prompt.parallel else 1)
     if whole:
         rules.append(f"json: %json {whole.schema}")
-    return Shape("\n".join(["%llguidance {}", *rules]), calls, reasoning)
+    return Shape("\n".join(["%llguidance {}", *rules]), calls, reasoning, bias)
 
 
 def _format(prompt: Prompt) -> Held | None:
@@ -100,8 +114,11 @@ def _compact(schema: dict[str, Any]) -> str:
     return written({**schema, "x-guidance": _COMPACT})
 
 
-def _start(reasoning: Reasoning, *, free: bool, json_too: bool, calls: bool) -> Iterator[str]:
-    """The rules from the start of the answer to the first call, or to the end."""
+def _start(reasoning: Reasoning, *, free: bool, json_too: bool, calls: bool, biased: bool) -> Iterator[str]:
+    """The rules from the start of the answer to the first call, or to the end.
+
+    Where the first token of a call is `biased`, no text begins with it: else it would be a text as often.
+    """
     forced = " | ".join(["json"] * json_too + ["calls"] * calls)
     if reasoning == "open":
         yield "start: thought answer" if not free else "start: TEXT | thought answer"
@@ -115,19 +132,22 @@ def _start(reasoning: Reasoning, *, free: bool, json_too: bool, calls: bool) -> 
         yield "first[lazy]: FIRST"  # nothing that begins as a thought
         yield f"FIRST: /{_ANY}{_quoted(notation.CALL_MARK)}/ & ~/{_SPACE}{_quoted(notation.THINK_OPEN)}{_ANY}/"
         yield "answer: TEXT | said call_rest"
+    elif biased:
+        yield f"start: TEXT? | said call_rest | {_literal(notation.CALL_MARK)} call_rest"
     else:
         yield "start: TEXT | said call_rest"
     if free:
-        yield f"said[lazy]: /{_ANY}{_quoted(notation.CALL_MARK)}/"
-        yield f"TEXT: /{_ANY}/"
+        first = f"[^{notation.CALL_MARK[0]}]" if biased else ""
+        yield f"said[lazy]: /{first}{_ANY}{_quoted(notation.CALL_MARK)}/"
+        yield f"TEXT: /{first}{_ANY}/"
     elif calls:
         yield f"calls: {_literal(notation.CALL_MARK)} call_rest"
 
 
-def _calls(names: list[str], tools: tuple[Held, ...], *, parallel: bool) -> Iterator[str]:
+def _calls(names: list[str], tools: tuple[Held, ...], most: int) -> Iterator[str]:
     """What follows the mark of the first call."""
     again = f"({_literal(notation.CALL_BETWEEN)}? {_literal(notation.CALL_MARK)} call)"
-    more = f" {again}{{0,{CALLS_MAX - 1}}}" if parallel else ""
+    more = f" {again}{{0,{most - 1}}}" if most > 1 else ""
     yield f"call_rest: call{more}"
     kinds = " | ".join(f"call_{number}" for number in range(len(tools)))
     opening = notation.CALL_OPEN.removeprefix(notation.CALL_MARK)

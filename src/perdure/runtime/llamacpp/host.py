@@ -14,6 +14,7 @@ from perdure.domain.errors import InvalidRequest, ModelUnavailable
 from perdure.domain.model import Encoded, ModelCard, Prompt
 from perdure.ports.runtime import Job, PromptTooLong, Statistics
 from perdure.runtime.llamacpp import wire
+from perdure.runtime.llamacpp.defaults import Recommended, default_sampling
 from perdure.runtime.llamacpp.engine import Engine
 from perdure.runtime.llamacpp.exactness import fingerprint, is_exact
 from perdure.runtime.llamacpp.generation import LlamaGeneration
@@ -27,10 +28,12 @@ _CHUNK_BYTES = 1 << 22
 
 
 class ModelFile(NamedTuple):
-    """A model under the name that requests use, and the GGUF file it is in."""
+    """A model under the name that requests use, and the GGUF file it is in. `recommended` is how its publisher wants
+    it sampled, where the file does not say."""
 
     name: str
     path: Path
+    recommended: Recommended = Recommended()
 
 
 class HostSettings(NamedTuple):
@@ -88,6 +91,7 @@ class Host:
     def __init__(self, file: ModelFile, settings: HostSettings) -> None:
         self.name = file.name
         self._path = file.path
+        self._recommended = file.recommended
         self._settings = settings
         self._identity: _Identity | None = None
         self._own_fault: str | None = None
@@ -210,6 +214,7 @@ class Host:
         )
         self.engine.slots = plan.slots
         self._text_max_bytes = plan.window * facts.token_bytes_max
+        temperature, top_p = default_sampling(facts, self._recommended, self._log)
         return ModelCard(
             name=self.name,
             digest=digest,
@@ -218,6 +223,8 @@ class Host:
             exact=is_exact(facts, threads),
             fingerprint=fingerprint(facts, model_digest=digest, library_digest=library_digest, threads=threads),
             created_at=self._identity.mtime_ns // 1_000_000_000,
+            temperature=temperature,
+            top_p=top_p,
         )
 
     def _blame(self, reason: str) -> None:
@@ -243,7 +250,9 @@ class Host:
 
     def _open_tokenizer(self) -> wire.Order:
         self._check_identity()
-        return wire.OpenTokenizer(path=os.fsencode(self._path), library=self._library())
+        return wire.OpenTokenizer(
+            path=os.fsencode(self._path), library=self._library(), calling=self._recommended.calling
+        )
 
     def _open_engine(self) -> wire.Order:
         self._check_identity()

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from perdure.domain.model import Prompt, Shape
-from perdure.runtime.llamacpp.grammar import Held, NoGrammar, Reasoning, schemas_of, shape_of
+from perdure.runtime.llamacpp.grammar import UNAIDED, Calling, Held, NoGrammar, Reasoning, schemas_of, shape_of
 from perdure.runtime.llamacpp.schemas import (
     COSTLY,
     SEARCH_SECONDS,
@@ -35,14 +35,17 @@ _Looser = tuple[tuple[Held, ...], tuple[str, ...]]
 """Schemas, and the places of what is not in them any more."""
 
 
-def settled(prompt: Prompt, reasoning: Reasoning, *, checked: bool) -> tuple[Shape, tuple[str, ...]]:
+def settled(
+    prompt: Prompt, reasoning: Reasoning, calling: Calling = UNAIDED, *, checked: bool
+) -> tuple[Shape, tuple[str, ...]]:
     """The shape of an answer, and the places of what it is not held to. `reasoning` is what the model would do by
-    itself. Raises `NoGrammar`; where it is not to be `checked`, for what can be seen at once only.
+    itself, `calling` how it is helped. Raises `NoGrammar`; where it is not to be `checked`, for what can be seen at
+    once only.
 
     May be called by several threads at once.
     """
     held = schemas_of(prompt)
-    shape = shape_of(prompt, reasoning, held)
+    shape = shape_of(prompt, reasoning, held, calling)
     if shape.grammar is None or not checked:
         return shape, ()
     try:
@@ -51,7 +54,7 @@ def settled(prompt: Prompt, reasoning: Reasoning, *, checked: bool) -> tuple[Sha
         looser, dropped = _loosened(held) if str(error) != COSTLY else (held, ())
         if not dropped:
             raise
-        shape = shape_of(prompt, reasoning, looser)
+        shape = shape_of(prompt, reasoning, looser, calling)
         check(shape.grammar or "", looser)
         return shape, dropped
     return shape, ()

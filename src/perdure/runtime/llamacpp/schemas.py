@@ -53,7 +53,7 @@ def check(grammar: str, held: tuple[Held, ...]) -> None:
     May be called by several threads at once.
     """
     word = last_word(lambda tell: _try(grammar, held, tell))
-    fault = (COSTLY, "tools") if word is None else msgspec.json.decode(word, type=Fault | None)
+    fault = (COSTLY, _together(held)) if word is None else msgspec.json.decode(word, type=Fault | None)
     if fault is not None:
         raise NoGrammar(*fault)
 
@@ -74,10 +74,14 @@ def _try(grammar: str, held: tuple[Held, ...], tell: Tell) -> None:
                 for place in _deeper(schema, schema, one.place, message):
                     tell((message, place))
             return
-    together = held[0].place.partition("[")[0]
-    tell((COSTLY, together))
+    tell((COSTLY, _together(held)))
     message = _fault_of_grammar(grammar)
-    tell((message, together) if message else None)
+    tell((message, _together(held)) if message else None)
+
+
+def _together(held: tuple[Held, ...]) -> str:
+    """The place of all schemas."""
+    return held[0].place.partition("[")[0]
 
 
 def fault_of(schema: Any) -> str:

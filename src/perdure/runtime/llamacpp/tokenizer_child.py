@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from perdure.domain.model import Prompt, Shape
-from perdure.runtime.llamacpp import wire
+from perdure.runtime.llamacpp import defaults, wire
 from perdure.runtime.llamacpp.child import Pipes, failing_whole, library_path, run
-from perdure.runtime.llamacpp.grammar import NoGrammar, Reasoning
+from perdure.runtime.llamacpp.grammar import Calling, NoGrammar, Reasoning
 from perdure.runtime.llamacpp.lenient import settled
 from perdure.runtime.llamacpp.library import LibraryUnusable, open_library
 from perdure.runtime.llamacpp.model import Model, ModelRefused
@@ -37,6 +38,8 @@ def _facts(model: Model) -> wire.TokenizerReady:
         token_bytes_max=max(len(model.bytes_of(token)) for token in range(model.tokens)),
         library_version=library.llama_version().decode(),
         system_info=library.llama_print_system_info().decode().strip(),
+        sampling_temp=model.meta(defaults.TEMPERATURE_KEY),
+        sampling_top_p=model.meta(defaults.TOP_P_KEY),
     )
 
 
@@ -44,8 +47,9 @@ class _Tokenizer:
     """Answers orders: at once, but for one with schemas that are new. These are tried beside the others, which do not
     wait for it."""
 
-    def __init__(self, template: ChatTemplate, send: Callable[[wire.Answer], None]) -> None:
+    def __init__(self, template: ChatTemplate, calling: Calling, send: Callable[[wire.Answer], None]) -> None:
         self._template = template
+        self._calling = calling
         self._send = send
         self._lock = threading.Lock()
         self._tried: dict[bytes, _Verdict] = {}  # of late: clients send the same schemas again and again
@@ -62,23 +66,30 @@ class _Tokenizer:
         except TemplateRefused as error:
             self._tell(wire.NotEncoded(order.number, str(error), "input"))
             return
-        verdict = _verdict(order.prompt, words.reasoning, checked=False)
+        asked = self._asked(order.prompt, words.reasoning)
+        verdict = asked.verdict(checked=False)
         if isinstance(verdict, NoGrammar) or verdict[0].grammar is None or len(words.tokens) >= order.tokens_max:
             self._answer(order, words, verdict)  # what cannot be run in any case need not be tried
-        elif (tried := self._recall(_asked(order.prompt, words.reasoning))) is not None:
+        elif (tried := self._recall(asked.key)) is not None:
             self._answer(order, words, tried)
         else:
-            self._trying.submit(self._try, order, words, time.monotonic())
+            self._trying.submit(self._try, order, words, asked, time.monotonic())
 
-    def _try(self, order: wire.Encode, words: Words, since: float) -> None:
+    def _asked(self, prompt: Prompt, reasoning: Reasoning) -> "_Asked":
+        """After the result of a call an answer is wanted rather than another call: only to users there is a bias."""
+        by_user = bool(prompt.messages) and prompt.messages[-1].role == "user"
+        calling = self._calling if by_user else self._calling._replace(bias=0.0)
+        return _Asked(msgspec.structs.replace(prompt, messages=()), reasoning, calling)
+
+    def _try(self, order: wire.Encode, words: Words, asked: "_Asked", since: float) -> None:
         """Answer an order whose schemas have to be tried first: the work of a thread of its own."""
         with failing_whole():
             if time.monotonic() - since > WAIT_SECONDS_MAX:
                 self._tell(wire.Busy(order.number))
                 return
-            verdict = _verdict(order.prompt, words.reasoning, checked=True)
+            verdict = asked.verdict(checked=True)
             with self._lock:
-                self._tried[_asked(order.prompt, words.reasoning)] = verdict
+                self._tried[asked.key] = verdict
                 if len(self._tried) > REMEMBERED_MAX:
                     del self._tried[next(iter(self._tried))]
             self._answer(order, words, verdict)
@@ -104,16 +115,22 @@ class _Tokenizer:
 _Verdict = tuple[Shape, tuple[str, ...]] | NoGrammar
 
 
-def _verdict(prompt: Prompt, reasoning: Reasoning, *, checked: bool) -> _Verdict:
-    try:
-        return settled(prompt, reasoning, checked=checked)
-    except NoGrammar as error:
-        return error.with_traceback(None)
+class _Asked(NamedTuple):
+    """All that a verdict depends on. The prompt is without its messages."""
 
+    prompt: Prompt
+    reasoning: Reasoning
+    calling: Calling
 
-def _asked(prompt: Prompt, reasoning: Reasoning) -> bytes:
-    """All that a verdict depends on."""
-    return msgspec.msgpack.encode((reasoning, msgspec.structs.replace(prompt, messages=())))
+    @property
+    def key(self) -> bytes:
+        return msgspec.msgpack.encode(self)
+
+    def verdict(self, *, checked: bool) -> _Verdict:
+        try:
+            return settled(*self, checked=checked)
+        except NoGrammar as error:
+            return error.with_traceback(None)
 
 
 def main() -> None:
@@ -123,7 +140,7 @@ def main() -> None:
     assert isinstance(opening, wire.OpenTokenizer)  # noqa: S101 - a broken invariant of the parent
     try:
         model = Model(open_library(library_path(opening)), Path(os.fsdecode(opening.path)), vocab_only=True)
-        tokenizer = _Tokenizer(ChatTemplate(model, model.chat_template), pipes.send)
+        tokenizer = _Tokenizer(ChatTemplate(model, model.chat_template), opening.calling, pipes.send)
         pipes.send(_facts(model))
     except (LibraryUnusable, ModelRefused, TemplateUnusable) as error:
         pipes.send(wire.Refused(str(error)))

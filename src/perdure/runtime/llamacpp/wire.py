@@ -11,6 +11,7 @@ import msgspec
 
 from perdure.domain.model import Prompt, Sampling, Shape
 from perdure.domain.parts import Part
+from perdure.runtime.llamacpp.grammar import Calling
 
 FRAME_MAX_BYTES = 256 * 1024 * 1024  # a guard against nonsense, far above the largest request body
 HEADER = struct.Struct("<I")
@@ -21,10 +22,11 @@ class Nonsense(Exception):
 
 
 class OpenTokenizer(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Read the vocabulary and the chat template of the model file at `path`."""
+    """Read the vocabulary and the chat template of the model file at `path`. `calling` is how it is helped."""
 
     path: bytes
     library: bytes | None
+    calling: Calling
 
 
 class OpenEngine(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -66,7 +68,8 @@ class Stop(msgspec.Struct, frozen=True, array_like=True, tag=True):
 class TokenizerReady(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """What the file says about its model, and the library about itself and the processor.
 
-    `token_bytes_max` is the most text that one token of the vocabulary can stand for.
+    `token_bytes_max` is the most text that one token of the vocabulary can stand for. `sampling_temp` and
+    `sampling_top_p` are what the file recommends, as it is written there; nobody has checked them.
     """
 
     architecture: str
@@ -77,6 +80,8 @@ class TokenizerReady(msgspec.Struct, frozen=True, array_like=True, tag=True):
     token_bytes_max: int
     library_version: str
     system_info: str
+    sampling_temp: str | None = None
+    sampling_top_p: str | None = None
 
 
 class EngineReady(msgspec.Struct, frozen=True, array_like=True, tag=True):
