@@ -26,6 +26,7 @@ from perdure.domain.recovery import OnRestart
 from perdure.ports.storage import Change, NewTask
 from perdure.storage.sqlite import writer
 from perdure.storage.sqlite.store import SqliteStore
+from perdure.testing.scripted_runtime import card
 
 COMMIT_BYTES = 24 * 1024
 """What a commit of one create forces to the disk: six pages."""
@@ -37,22 +38,23 @@ def new_tasks(body: str, client_id: int, count: int) -> list[NewTask]:
     """What the service would hand to the store for so many requests of that body."""
     names, now = RandomNames(), SystemClock().now()
     asked = CreateBody(OnRestart.RESUME, OnRestart.FAIL, names.seed).read(msgspec.json.decode(body))
+    request = asked.request.settled(card(asked.request.model))
     prompt = tuple(range(40))
     made: list[NewTask] = []
     for _ in range(count):
         ident = names.ident(now)
-        journal = Journal(ident, now // 1_000_000, asked.request, len(prompt), exact=True)
+        journal = Journal(ident, now // 1_000_000, request, len(prompt), exact=True)
         made.append(
             NewTask(
                 ident=ident,
                 client_id=client_id,
-                model=asked.request.model,
-                on_restart=asked.request.on_restart,
-                background=asked.request.background,
-                stored=asked.request.store,
+                model=request.model,
+                on_restart=request.on_restart,
+                background=request.background,
+                stored=request.store,
                 exact=True,
                 created_at=now,
-                request=msgspec.json.encode(asked.request),
+                request=msgspec.json.encode(request),
                 received=msgspec.json.encode(asked.items),
                 prompt=prompt,
                 tokens_max=100,

@@ -28,15 +28,11 @@ UNCLAIMED = 0
 """`claimed_at` of a running task that a restart has left and no run has taken up yet."""
 
 
-def _nothing(_: TaskRecord) -> None:
-    """Nobody else has to know."""
-
-
 class Recorder:
     """Writes steps and tells the listeners; `on_end` is told of each task that has ended."""
 
     def __init__(
-        self, store: Store, clock: Clock, wakeups: Wakeups, on_end: Callable[[TaskRecord], None] = _nothing
+        self, store: Store, clock: Clock, wakeups: Wakeups, on_end: Callable[[TaskRecord], None] | None = None
     ) -> None:
         self._store = store
         self._clock = clock
@@ -102,7 +98,7 @@ class Recorder:
         self._wakeups.notify(record.ident, ended=status in TERMINAL)
         kept = {name: value for name, value in fields.items() if name != "note"}
         after = msgspec.structs.replace(record, status=status, next_seq=record.next_seq + len(events), **kept)
-        if status in TERMINAL:
+        if status in TERMINAL and self._on_end is not None:
             self._on_end(after)
         return after
 

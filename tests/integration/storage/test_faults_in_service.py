@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 from tests.soundness import unsound
 from tests.unit.engine.stage import BriskLoop, Stage, StageStore, opened, said, undisturbed
@@ -273,16 +274,21 @@ async def _every_place(folder: Path, verb: Callable[[Place], Awaitable[None]], t
                 place = Place(stage, disk, fault, nth, lasting=lasting)
                 await verb(place)
                 place.end()
-                assert after_a_crash(folder) == []
+                assert await after_a_crash(stage, folder) == []
                 await place.forget_all()
             assert nth > 5
             await stage.stop()
 
 
-def after_a_crash(folder: Path) -> list[str]:
-    """What is wrong with the file and its log as they are."""
+async def after_a_crash(stage: Stage, folder: Path) -> list[str]:
+    """What is wrong with the file and its log as they are at one moment: while the writer does nothing else, since it
+    may move the log into the file."""
     crashed = folder / "crashed"
     crashed.mkdir(exist_ok=True)
-    for name in ("perdure.db", "perdure.db-wal"):
-        shutil.copyfile(folder / name, crashed / name)
+
+    def copied(_: apsw.Connection) -> None:
+        for name in ("perdure.db", "perdure.db-wal"):
+            shutil.copyfile(folder / name, crashed / name)
+
+    await stage.store._write(copied)  # pyright: ignore[reportPrivateUsage] -- a moment of the writer's is no verb
     return unsound(crashed / "perdure.db")
