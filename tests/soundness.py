@@ -31,8 +31,8 @@ def unsound(path: Path) -> list[str]:
             if task is None:
                 found.append(f"{ident} has no request")
                 continue
-            log, history = events.page(connection, task.id, -1, EVERYTHING), tasks.attempts(connection, task.id)
-            found += [f"{ident} ({task.status}) {what}" for what in _task(task, log, history)]
+            history = tasks.attempts(connection, task.id)
+            found += [f"{ident} ({task.status}) {what}" for what in _task(task, _log(connection, task.id), history)]
         return found
 
 
@@ -59,6 +59,15 @@ def _opened(path: Path) -> Generator[apsw.Connection]:
 
 def _idents(connection: apsw.Connection) -> list[str]:
     return [str(ident) for (ident,) in connection.execute("SELECT ident FROM tasks ORDER BY id").fetchall()]
+
+
+def _log(connection: apsw.Connection, task_id: int) -> list[Event]:
+    log, more = list[Event](), True
+    while more:
+        page = events.page(connection, task_id, log[-1].seq if log else -1, EVERYTHING)
+        log += page.events
+        more = page.more
+    return log
 
 
 def _file(connection: apsw.Connection) -> Iterator[str]:

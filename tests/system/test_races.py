@@ -110,6 +110,10 @@ class Race:
         ]
         return [(kind, ident) for _, kind, ident in sorted(places)]
 
+    def cancel_queued(self, ident: str) -> None:
+        """Cancel one for which no slot is free: there is always a cancel that comes in time."""
+        self.cancels[ident].append(self.callers.call((CANCEL, ident)))
+
     def made(self, calls: Sequence[tuple[Call, str]], kill_after: int | None = None) -> None:
         """Make the calls, several at once. The process may be killed after so many of them."""
         if self._child is not None:
@@ -156,10 +160,15 @@ def test_cancels_and_deletes_of_many_callers(tmp_path: Path, tiny_model: Path) -
         for seed in range(5):
             race = Race(server, seed)
             idents = race.wave()
-            deleted = idents[::3]
-            race.made(
-                race.calls({each: [LOOK, CANCEL, LOOK, *[DELETE, LOOK, LOOK] * (each in deleted)] for each in idents})
-            )
+            wanted = {each: [LOOK, CANCEL, LOOK] for each in idents}
+            for each in idents[::3]:
+                wanted[each] += [DELETE, LOOK, LOOK]
+            # There is always a cancel that comes too late, too.
+            late = {idents[-2]: wanted.pop(idents[-2])}
+            race.cancel_queued(idents[-1])
+            race.made(race.calls(wanted))
+            server.ended(idents[-2])
+            race.made(race.calls(late))
             ends.update(race.check(ident) for ident in idents)
             race.callers.close()
         assert server.terminate() == 0
@@ -177,6 +186,7 @@ def test_cancels_while_the_process_is_killed(tmp_path: Path, tiny_model: Path) -
             race = Race(server, seed)
             idents = race.wave()
             calls = race.calls(dict.fromkeys(idents[:-4], (LOOK, CANCEL)))
+            race.cancel_queued(idents[-3])
             race.made(calls, kill_after=race.chance.randrange(len(calls) - 6))
             race.restart()
             cut_off += sum(told is UNKNOWN for each in race.cancels.values() for told in each)

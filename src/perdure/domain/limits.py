@@ -1,6 +1,7 @@
 """The bounds that are no setting and that more than one place needs. The unit stands last in each name."""
 
 # Requests (the Responses API where it sets a bound, otherwise what a local server can honour).
+HEAD_MAX_BYTES = 64 * 1024  # of a request, before anybody looks for a token
 BODY_MAX_BYTES = 16 * 1024 * 1024
 JSON_DEPTH_MAX = 64
 INPUT_TEXT_MAX_CHARS = 10_485_760
@@ -45,6 +46,7 @@ RETRY_AFTER_QUEUE_FULL_SECONDS = 5
 # Reading.
 EVENTS_PAGE_MAX = 1_000
 EVENTS_PAGE_DEFAULT = 100
+EVENTS_PAGE_MAX_BYTES = 1024 * 1024  # a page ends before it would be larger, but not before its first event
 TASKS_PAGE_MAX = 100
 TASKS_PAGE_DEFAULT = 20
 INPUT_ITEMS_PAGE_MAX = 100

@@ -28,15 +28,15 @@ class Feed:
             while True:
                 hint.clear()
                 page = await self._store.events(record.id, cursor, FEED_PAGE_EVENTS)
-                for event in page:
+                for event in page.events:
                     yield event
                     cursor, quiet_since = event.seq, self._clock.monotonic()
-                if page and page[-1].type in TERMINAL_TYPES:
+                if page.events and page.events[-1].type in TERMINAL_TYPES:
                     return
-                if not page and ended:
+                if not page.events and ended:
                     return  # nothing came after the end was seen, and nothing can
-                ended = not page and await self._store.ended(record.ident)
-                if ended or len(page) == FEED_PAGE_EVENTS:
+                ended = not page.events and await self._store.ended(record.ident)
+                if ended or page.more:
                     continue
                 if stop.is_set():
                     return

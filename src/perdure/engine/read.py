@@ -177,7 +177,7 @@ class Read:
         return msgspec.structs.replace(await self._task(record), history=history)
 
     async def _events(self, record: TaskRecord, after: int, limit: int) -> tuple[Sequence[Event], int, bool]:
-        found = await self._store.events(record.id, after, limit)
+        found = (await self._store.events(record.id, after, limit)).events
         if not found and after < record.next_seq - 1:
             raise _not_found()
         last = max(record.next_seq - 1, found[-1].seq if found else -1)  # the log may have grown in between

@@ -65,11 +65,11 @@ class Recorder:
             input_tokens=record.prompt_tokens,
             exact=record.exact,
         )
-        full = True
-        while full:  # a page that is not full was the last one, as the log stood when it was read
+        more = True
+        while more:
             page = await self._store.events(record.id, journal.next_seq - 1, EVENTS_PAGE_MAX)
-            journal.replay(page)
-            full = len(page) == EVENTS_PAGE_MAX
+            journal.replay(page.events)
+            more = page.more
         journal.attempt = max(1, record.attempt)
         return journal
 

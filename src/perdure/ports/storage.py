@@ -128,6 +128,13 @@ class Attempt(msgspec.Struct, frozen=True):
     note: str
 
 
+class EventsPage(msgspec.Struct, frozen=True):
+    """Some events of a task, in order, and whether the log went on after them when it was read."""
+
+    events: tuple[Event, ...]
+    more: bool
+
+
 class WalCondition(msgspec.Struct, frozen=True):
     """How the write-ahead log of a store stands that has one.
 
@@ -262,8 +269,9 @@ class Store(Protocol):
 
     # What hangs on a task.
 
-    async def events(self, task_id: int, after: int, limit: int) -> Sequence[Event]:
-        """Events with numbers above `after`, in order, at most `limit`."""
+    async def events(self, task_id: int, after: int, limit: int) -> EventsPage:
+        """Events with numbers above `after`, in order: at most `limit`, and no more than `EVENTS_PAGE_MAX_BYTES` of
+        JSON where there are two or more of them."""
         ...
 
     async def snapshot(self, task_id: int) -> bytes | None:

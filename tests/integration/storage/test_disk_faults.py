@@ -130,7 +130,7 @@ class Case:
             kept = [task for task in tasks if await self.store.task(task.ident) is not None]
             assert kept in ([], tasks)
             for task in tasks:
-                assert len(await self.store.events(task.id, -1, 100)) == (task.next_seq if kept else 0)
+                assert len((await self.store.events(task.id, -1, 100)).events) == (task.next_seq if kept else 0)
                 named = self.client if remembered_until and not kept else None
                 assert await self.store.expired(task.ident) == named
             return not kept

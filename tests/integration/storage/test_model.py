@@ -236,7 +236,7 @@ class StoreMachine(RuleBasedStateMachine):
         unfinished = [self.model.tasks[ident].task for ident in self.model.pick(*NEXT)]
         assert await self.store.unfinished(0, TOO_MANY) == unfinished
         for each in self.model.tasks.values():
-            assert await self.store.events(each.task.id, -1, TOO_MANY) == each.log
+            assert (await self.store.events(each.task.id, -1, TOO_MANY)).events == tuple(each.log)
         for ident in self.model.purged:
             assert await self.store.expired(ident) == self.model.names.get(ident, (None,))[0]
         if self.changed is not None:
@@ -258,7 +258,7 @@ class StoreMachine(RuleBasedStateMachine):
         """What else can be asked of a task, after a step of its own or a restart."""
         if ident in self.model.purged:
             assert await self.store.task(ident) is None
-            assert await self.store.events(self.model.purged[ident], -1, 1) == []
+            assert (await self.store.events(self.model.purged[ident], -1, 1)).events == ()
             return
         expected, task = self.model.tasks[ident], self.model.tasks[ident].task
         assert await self.store.task(ident) == task

@@ -16,6 +16,7 @@ from perdure.domain.events import Event
 from perdure.domain.lifecycle import Status
 from perdure.domain.limits import FEED_PAGE_EVENTS, KEEPALIVE_SECONDS
 from perdure.domain.parts import CallArguments, CallBegin, CallEnd, Part, Text
+from perdure.ports.storage import EventsPage
 from perdure.testing.scripted_runtime import MODEL, Script
 
 from .harness import Wire, client, until
@@ -278,11 +279,11 @@ def noted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> list[Event]:
     found: list[Event] = []
     events = stage.store.events
 
-    async def noting(task_id: int, after: int, limit: int) -> Sequence[Event]:
+    async def noting(task_id: int, after: int, limit: int) -> EventsPage:
         page = await events(task_id, after, limit)
         task = asyncio.current_task()
         if task is not None and task.get_name() == "visit":
-            found.extend(page)
+            found.extend(page.events)
         return page
 
     monkeypatch.setattr(stage.store, "events", noting)
@@ -296,7 +297,7 @@ async def resumes(stage: Stage, ident: str) -> None:
     again = view(stage, ident, after=0)
     again.wire.room = asyncio.Semaphore(3)
     got = [(await again.wire.take()).get("body") for _ in range(3)]
-    assert got[1:] == sent(await stage.store.events(task.id, 0, 2))
+    assert got[1:] == sent((await stage.store.events(task.id, 0, 2)).events)
     await again.leaves()
 
 

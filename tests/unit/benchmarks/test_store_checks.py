@@ -89,9 +89,9 @@ def test_a_filled_database_is_one_of_the_store(tmp_path: Path) -> None:
         opened = await SqliteStore.open(path)
         newest = await opened.tasks(1, status=None, limit=2, after=None, ascending=False)
         assert [record.id for record in newest] == [250, 249]
-        events = await opened.events(137, -1, 100)
+        events = (await opened.events(137, -1, 100)).events
         assert [event.seq for event in events] == list(range(EVENTS_EACH))
-        assert events == await opened.events(1, -1, 100)  # bodies and all
+        assert events == (await opened.events(1, -1, 100)).events  # bodies and all
         assert events[-1].type == "response.completed"
         assert await opened.ended(newest[0].ident)
         assert not await opened.unfinished(0, 1)

@@ -18,15 +18,16 @@ import msgspec
 from perdure.domain.events import TERMINAL_TYPES, Event
 from perdure.domain.items import Item, conversation
 from perdure.domain.lifecycle import TERMINAL, Status
+from perdure.domain.limits import CRASHES_MAX
 from perdure.domain.principal import ALL_SCOPES, Principal
 from perdure.domain.recovery import OnRestart
 from perdure.domain.request import CreateRequest
 from perdure.engine.engine import Engine
-from perdure.ports.storage import Change, NewTask, TaskRecord
+from perdure.ports.storage import Change, EventsPage, NewTask, TaskRecord
 from perdure.storage.sqlite.store import SqliteStore
 from perdure.testing.manual_clock import ManualClock
 from perdure.testing.scripted_runtime import MODEL, ScriptedRuntime, encoded, text
-from perdure.testing.store_steps import add_client
+from perdure.testing.store_steps import add_client, all_events
 
 P = ParamSpec("P")
 
@@ -174,7 +175,7 @@ class StageStore(SqliteStore):
         await self._enter("purgeable")
         return await super().purgeable(now, limit)
 
-    async def events(self, task_id: int, after: int, limit: int) -> Sequence[Event]:
+    async def events(self, task_id: int, after: int, limit: int) -> EventsPage:
         await self._enter("events")
         found = await super().events(task_id, after, limit)
         await asyncio.sleep(0)
@@ -248,7 +249,7 @@ class Stage:
             lambda what, error: self.reports.append((what, error)),
             boot=f"boot-{self.boots}",
             queue_max=self._queue_max,
-            crashes_max=3,
+            crashes_max=CRASHES_MAX,
             retention_seconds=self.retention_seconds,
         )
 
@@ -281,7 +282,7 @@ class Stage:
         """The stored events of a response that has ended, which must be a sound log."""
         task = await self.store.task(ident)
         assert task is not None
-        found = list(await self.store.events(task.id, -1, 100_000))
+        found = list(await all_events(self.store, task))
         check_log(found)
         return found
 

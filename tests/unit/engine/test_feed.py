@@ -9,9 +9,11 @@ from tests.unit.engine.stage import Stage, scenario, started, turns, types
 from perdure.domain.errors import NotFound
 from perdure.domain.events import Event
 from perdure.domain.lifecycle import Status
+from perdure.domain.limits import EVENTS_PAGE_MAX_BYTES
 from perdure.domain.principal import Principal
 from perdure.engine.feed import Feed
 from perdure.engine.wakeups import Wakeups
+from perdure.ports.storage import EventsPage
 from perdure.testing.scripted_runtime import Script
 
 STRANGER = Principal(99, "stranger", frozenset())
@@ -54,6 +56,30 @@ async def test_a_long_log_is_replayed_whole_from_any_cursor(tmp_path: Path) -> N
         assert len(log) > 512
         for after in (-1, 0, 254, 255, 256, 511, 512, len(log) - 2):
             assert await stage.follow(ident, after) == log[after + 1 :]
+
+
+@scenario
+async def test_a_viewer_holds_no_more_of_a_large_log_than_a_page(tmp_path: Path) -> None:
+    """Each of its four lifecycle events repeats the whole request: they are not read together."""
+    async with started(tmp_path, window=EVENTS_PAGE_MAX_BYTES) as stage:
+        ident = await stage.submit(instructions="x" * (EVENTS_PAGE_MAX_BYTES * 2 // 3))
+        await stage.ended(ident)
+        log = await stage.log(ident)
+        pages = list[EventsPage]()
+        ask = stage.store.events
+
+        async def noted(task_id: int, after: int, limit: int) -> EventsPage:
+            pages.append(await ask(task_id, after, limit))
+            return pages[-1]
+
+        stage.store.events = noted
+        async with stage.engine.follow(stage.principal, ident, -1) as events:
+            seen = [await anext(events)]
+            assert len(pages) == 1
+            seen += [event async for event in events]
+        assert seen == log
+        assert max(sum(len(event.json) for event in page.events) for page in pages) <= EVENTS_PAGE_MAX_BYTES
+        assert len(pages) == 4
 
 
 @pytest.mark.parametrize("beyond", [0, 1, 10_000])
@@ -137,7 +163,7 @@ async def test_the_service_lets_a_viewer_of_background_work_go_when_it_drains(tm
         stage.engine.drain()
         task = await stage.store.task(ident)
         assert task is not None
-        assert await viewer == list(await stage.store.events(task.id, -1, 100))
+        assert await viewer == list((await stage.store.events(task.id, -1, 100)).events)
 
 
 @scenario

@@ -1,13 +1,12 @@
 """A read of a response that ends while it is made."""
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from tests.unit.engine.stage import scenario, started
 
-from perdure.domain.events import Event
+from perdure.ports.storage import EventsPage
 from perdure.testing.scripted_runtime import Script
 
 
@@ -21,7 +20,7 @@ async def test_status_and_items_are_of_one_moment(tmp_path: Path, monkeypatch: p
         await stage.store.until(ident, lambda task: task.tokens_kept == 3)
         events = stage.store.events
 
-        async def late(task_id: int, after: int, limit: int) -> Sequence[Event]:
+        async def late(task_id: int, after: int, limit: int) -> EventsPage:
             script.gates[3].set()
             await stage.ended(ident)
             return await events(task_id, after, limit)

@@ -35,7 +35,7 @@ async def test_an_accepted_response_is_durable_before_the_caller_is_told(tmp_pat
         task = await stage.store.task(ident)
         assert task is not None
         assert task.status is Status.QUEUED
-        assert types(await stage.store.events(task.id, -1, 10)) == ["created", "queued"]
+        assert types((await stage.store.events(task.id, -1, 10)).events) == ["created", "queued"]
 
 
 @scenario
@@ -46,7 +46,7 @@ async def test_the_answer_is_the_response_as_it_was_kept(tmp_path: Path) -> None
         await stage.ended(accepted.ident)
         task = await stage.store.task(accepted.ident)
         assert task is not None
-        assert accepted.response == (await stage.store.events(task.id, 0, 1))[0].snapshot
+        assert accepted.response == (await stage.store.events(task.id, 0, 1)).events[0].snapshot
         assert b'"status":"queued"' in accepted.response
 
 

@@ -33,7 +33,7 @@ def test_a_row_stays_small_whatever_the_event(journal: apsw.Connection) -> None:
     assert rows(journal, ROW_SQL, (2,)) == [(len(small.data), 8)]
     assert rows(journal, ROW_SQL, (3,)) == [(None, None)]
     assert value(journal, "SELECT count(*) FROM event_bodies") == 3
-    assert events.page(journal, 1, 1, 10) == [small, large]
+    assert events.page(journal, 1, 1, 10).events == (small, large)
 
 
 @pytest.mark.parametrize(("status", "at", "told"), [("failed", UNSET, "needs"), ("cancelling", 9, "has no")])

@@ -1,10 +1,13 @@
 """The journal's rows."""
 
 from collections.abc import Sequence
+from contextlib import closing
 
 import apsw
 
 from perdure.domain.events import Event
+from perdure.domain.limits import EVENTS_PAGE_MAX_BYTES
+from perdure.ports.storage import EventsPage
 from perdure.storage.sqlite.query import rows, value
 from perdure.storage.sqlite.statements import load
 from perdure.storage.sqlite.tokens import packed, unpacked
@@ -25,13 +28,18 @@ def append(connection: apsw.Connection, task_id: int, first: int, events: Sequen
         _append_one(connection, task_id, event)
 
 
-def page(connection: apsw.Connection, task_id: int, after: int, limit: int) -> list[Event]:
+def page(connection: apsw.Connection, task_id: int, after: int, limit: int) -> EventsPage:
     """Events with numbers above `after`."""
-    found = rows(connection, _EVENTS_AFTER, {"task_id": task_id, "after": after, "limit": limit})
-    return [
-        Event(seq, kind, data, snapshot, unpacked(tokens) if tokens else ())
-        for seq, kind, data, snapshot, tokens in found
-    ]
+    found, size = list[Event](), 0
+    # What is asked for beyond the page only tells whether there is more.
+    bindings = {"task_id": task_id, "after": after, "limit": limit + 1}
+    with closing(connection.execute(_EVENTS_AFTER, bindings)) as cursor:
+        for seq, kind, data, snapshot, tokens in cursor:
+            size += len(data) + len(snapshot or b"")
+            if len(found) == limit or (found and size > EVENTS_PAGE_MAX_BYTES):
+                return EventsPage(tuple(found), more=True)
+            found.append(Event(seq, kind, data, snapshot, unpacked(tokens) if tokens else ()))
+    return EventsPage(tuple(found), more=False)
 
 
 def snapshot(connection: apsw.Connection, task_id: int) -> bytes | None:

@@ -13,13 +13,12 @@ from typing import Concatenate, ParamSpec, TypeVar
 import apsw
 
 from perdure.domain.errors import StorageFailed, StorageFull, Unavailable
-from perdure.domain.events import Event
 from perdure.domain.lifecycle import Status
 from perdure.domain.model import ModelCard
 from perdure.domain.principal import Principal, Scope
 from perdure.engine.wakeups import wait_for
 from perdure.ports.ambient import Clock
-from perdure.ports.storage import Attempt, Change, Condition, NewTask, TaskRecord
+from perdure.ports.storage import Attempt, Change, Condition, EventsPage, NewTask, TaskRecord
 from perdure.storage.sqlite import events, lists, service, tasks
 from perdure.storage.sqlite.connection import enforce_references, open_reader, open_writer
 from perdure.storage.sqlite.faults import full, is_damage, refusal, unread
@@ -163,7 +162,7 @@ class SqliteStore:
 
     # What hangs on a task.
 
-    async def events(self, task_id: int, after: int, limit: int) -> Sequence[Event]:
+    async def events(self, task_id: int, after: int, limit: int) -> EventsPage:
         """Events with numbers above `after`."""
         return self._read(events.page, task_id, after, limit)
 

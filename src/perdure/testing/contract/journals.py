@@ -2,7 +2,8 @@
 """The events of a task."""
 
 from perdure.domain.lifecycle import Status
-from perdure.ports.storage import Change
+from perdure.domain.limits import EVENTS_PAGE_MAX_BYTES
+from perdure.ports.storage import Change, EventsPage
 from perdure.testing.contract.suite import Place, Suite, scenario
 from perdure.testing.store_steps import (
     add_client,
@@ -39,14 +40,35 @@ class Journals(Suite):
 
     @scenario
     async def test_a_page_of_events_begins_after_its_cursor(self, place: Place) -> None:
-        """`after` is exclusive, `limit` is kept, and there is nothing beyond the end."""
+        """`after` is exclusive, `limit` is kept, and a page knows whether it is the last."""
         store = await place.open()
         task = await running(store, "a", await add_client(store))
         task = await moved(store, task, *[grow] * 5)
-        log = list(await all_events(store, task))
-        assert await store.events(task.id, -1, 3) == log[:3]
-        assert await store.events(task.id, 2, 3) == log[3:6]
-        assert await store.events(task.id, task.next_seq - 1, 3) == []
+        log = tuple(await all_events(store, task))
+        assert await store.events(task.id, -1, 3) == EventsPage(log[:3], more=True)
+        assert await store.events(task.id, 2, 3) == EventsPage(log[3:6], more=True)
+        last = len(log) - 1
+        assert await store.events(task.id, last - 3, 3) == EventsPage(log[-3:], more=False)
+        assert await store.events(task.id, last - 3, 4) == EventsPage(log[-3:], more=False)
+        assert await store.events(task.id, last, 3) == EventsPage((), more=False)
+
+    @scenario
+    async def test_a_page_of_large_events_is_bounded_by_bytes(self, place: Place) -> None:
+        """Whatever its limit, it has one event or what fits; and the pages are the whole log."""
+        store = await place.open()
+        task = await running(store, "a", await add_client(store))
+        third = EVENTS_PAGE_MAX_BYTES // 3
+        for size in (third, third, third, 2 * EVENTS_PAGE_MAX_BYTES, 10, third):
+            task = await moved(store, task, lambda task, size=size: grow(task, "z" * size))
+        whole, pages = await all_events(store, task), list[EventsPage]()
+        while not pages or pages[-1].more:
+            after = pages[-1].events[-1].seq if pages else -1
+            pages.append(await store.events(task.id, after, 1_000))
+        assert [event for page in pages for event in page.events] == list(whole)
+        sizes = [(len(page.events), sum(len(event.json) for event in page.events)) for page in pages]
+        assert all(count == 1 or size <= EVENTS_PAGE_MAX_BYTES for count, size in sizes)
+        assert [len(page.events) for page in pages[-2:]] == [1, 2]
+        assert len(pages) == 4
 
     @scenario
     async def test_events_of_two_tasks_do_not_mix(self, place: Place) -> None:
@@ -64,7 +86,7 @@ class Journals(Suite):
         """Events in between, large ones too, do not touch it."""
         store = await place.open()
         task = await running(store, "a", await add_client(store))
-        claimed = (await store.events(task.id, 1, 1))[0].snapshot
+        claimed = (await store.events(task.id, 1, 1)).events[0].snapshot
         task = await moved(store, task, lambda task: grow(task, "z" * 5_000))
         assert await store.snapshot(task.id) == claimed
         task = await moved(store, task, end)

@@ -49,7 +49,7 @@ class Retention(Suite):
         await store.purge([gone.id])
         await store.purge([gone.id])
         assert await store.task("gone") is None
-        assert await store.events(gone.id, -1, 10) == []
+        assert (await store.events(gone.id, -1, 10)).events == ()
         assert await store.snapshot(gone.id) is None
         assert await store.prompt(gone.id) == ()
         assert await store.attempts(gone.id) == []

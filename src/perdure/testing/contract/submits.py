@@ -77,7 +77,7 @@ class Submits(Suite):
         """Asking for an unknown task is no error."""
         store = await place.open()
         assert await store.task("nobody") is None
-        assert await store.events(77, -1, 10) == []
+        assert (await store.events(77, -1, 10)).events == ()
         assert await store.snapshot(77) is None
         assert await store.prompt(77) == ()
         assert await store.attempts(77) == []
