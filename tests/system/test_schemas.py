@@ -1,11 +1,12 @@
 """What a real server makes of schemas that it cannot hold an answer to, and where it says that it found them."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from tests.system.server import Server
+from tests.system.server import Server, until
 
 HELLO = {"role": "user", "content": "Hello"}
 ODD = {
@@ -105,6 +106,21 @@ def test_a_refusal_points_into_the_request_as_it_was_sent(
     """Strict schemas are held to or refused; what is no schema is refused in any case."""
     given = "messages" if path.startswith("chat") else "input"
     assert post(tiny_server, path, **{given: [HELLO]}, **fields)["error"]["param"] == param
+
+
+def test_a_schema_is_not_refused_for_a_trial_that_somebody_ended(tiny_server: Server) -> None:
+    """The caller is told to try again, and then it is taken. It takes most of a second to try."""
+    slow = {"properties": {"n": {"type": "integer", "multipleOf": 30_011}}}
+    asked = {"model": tiny_server.model_name, "input": [HELLO], "tools": [function(slow)], "max_output_tokens": 1}
+    tokenizer = tiny_server.named_children()["tokenizer_child"]
+    with ThreadPoolExecutor(1) as pool:
+        answering = pool.submit(tiny_server.http.post, "/v1/responses", json=asked)
+        until(lambda: next(iter(tokenizer.children()), None), "a trial").kill()
+        refused = answering.result()
+    assert (refused.status_code, refused.json()["error"]["code"]) == (503, "model_unavailable")
+    assert int(refused.headers["retry-after"]) > 0
+    assert "from outside (Killed); try again" in refused.json()["error"]["message"]
+    assert tiny_server.http.post("/v1/responses", json=asked).status_code == 200
 
 
 @pytest.mark.proves("F-09", "I-08")

@@ -99,13 +99,14 @@ class Shape(msgspec.Struct, frozen=True):
     which this model writes calls of functions, None where no call is looked for. `reasoning` says where the model
     writes for itself: nowhere, between its marks (`marked`), or from the start up to the closing mark (`open`, where
     the prompt holds the opening one). `call_bias` is added to the logit of the token that a call begins with, at the
-    first place of the answer.
+    first place of the answer. `forced` says that it is calls or JSON, and that nothing else can be in it.
     """
 
     grammar: str | None = None
     calls: str | None = None
     reasoning: Literal["none", "marked", "open"] = "none"
     call_bias: float = 0.0
+    forced: bool = False
 
 
 class Encoded(msgspec.Struct, frozen=True):

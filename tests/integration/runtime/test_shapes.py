@@ -153,6 +153,29 @@ def test_schemas_that_take_long_hold_up_nobody(tiny_model: Path) -> None:
     run(test())
 
 
+SLOW = Prompt(ASKED, (Tool("slow", None, {"properties": {"n": {"type": "integer", "multipleOf": 30_011}}}),))
+"""A schema without a fault that takes most of a second to try."""
+
+
+@pytest.mark.parametrize("victim", ["trial", "tokenizer"])
+def test_whoever_ends_a_trial_does_not_have_its_schemas_refused(tiny_model: Path, victim: str) -> None:
+    """Twice in a row; the third time they are taken. The one who asked is told to try again."""
+
+    async def test() -> None:
+        async with running(tiny_model) as runtime:
+            await runtime.card("m")
+            for _ in range(2):
+                waiting = asyncio.create_task(runtime.encode("m", SLOW))
+                await until(_tried)
+                (trial,) = _tried()
+                (trial if victim == "trial" else psutil.Process(trial.ppid())).kill()
+                with pytest.raises(ModelUnavailable, match="try again"):
+                    await waiting
+            assert (await runtime.encode("m", SLOW)).shape.calls == "tool_call"
+
+    run(test())
+
+
 _LOST = re.compile("ended|stopping")  # which of the two is found out first
 
 

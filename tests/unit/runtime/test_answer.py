@@ -17,6 +17,8 @@ MARKED = Shape(reasoning="marked")
 OPEN = Shape(reasoning="open")
 BOTH = Shape(calls="tool_call", reasoning="marked")
 PLAIN = Shape()
+FORCED = Shape(calls="tool_call", forced=True)
+BIASED = Shape(calls="tool_call", call_bias=4.0)
 END = b"<end>"
 """A token that closes the turn; it is in no text."""
 
@@ -99,7 +101,10 @@ words = st.sampled_from(
 )
 texts = st.lists(words, max_size=12).map("".join)
 cuts = st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(any)
-shapes = st.sampled_from([CALLS, MARKED, OPEN, BOTH, PLAIN, Shape(calls="tool_call", reasoning="open")])
+THOUGHT_AND_FORCED = Shape(calls="tool_call", reasoning="open", forced=True)
+shapes = st.sampled_from(
+    [CALLS, MARKED, OPEN, BOTH, PLAIN, FORCED, BIASED, Shape(calls="tool_call", reasoning="open"), THOUGHT_AND_FORCED]
+)
 stops = st.sampled_from([(), ("stop",), ("\n", "x<"), ("<tool", "sto€", "é")])
 
 
@@ -205,6 +210,10 @@ def test_each_token_of_a_text_has_one_probability(
         ("", BOTH, []),
         (CALL_OPEN + "f" + CALL_ARGUMENTS + '{"a": {}}', CALLS, called("f", '{"a": {}}')),
         (CALL_OPEN + "f" + CALL_ARGUMENTS + '{"a": {}}}\n</tool', CALLS, called("f", '{"a": {}}')),
+        ("A <too", CALLS, [Text("A <too")]),
+        ("<too", BIASED, [Text("<too")]),
+        ("<too", FORCED, [Text("<too")]),
+        (call("f", "{}") + "<too", CALLS, [*called("f", "{}"), Text("<too")]),
     ],
 )
 def test_a_text_that_its_model_ended(text: str, shape: Shape, parts: list[Part]) -> None:
@@ -226,6 +235,18 @@ def test_a_text_that_its_model_ended(text: str, shape: Shape, parts: list[Part])
         ("<think>Why? </th", MARKED, [Reasoning("Why? </th")]),
         ("<thi", MARKED, [Text("<thi")]),
         ("\n\n", CALLS, [Text("\n\n")]),
+        ("<too", CALLS, [Text("<too")]),
+        ("<", BIASED, []),
+        ("<tool_call>", BIASED, []),
+        ("\n<too", BIASED, [Text("\n<too")]),
+        ("A <too", BIASED, [Text("A <too")]),
+        ("<", FORCED, []),
+        ("<tool_call>", FORCED, []),
+        ('{"a": "<too', FORCED, [Text('{"a": "<too')]),
+        ('{"a": "<tool_call>', FORCED, [Text('{"a": "<tool_call>')]),
+        ("hm</think>\n<too", THOUGHT_AND_FORCED, [Reasoning("hm")]),
+        (call("f", "{}") + "<", CALLS, called("f", "{}")),
+        (call("f", "{}") + "\n<too", CALLS, called("f", "{}")),
     ],
 )
 def test_a_text_that_was_cut_off(text: str, shape: Shape, parts: list[Part]) -> None:

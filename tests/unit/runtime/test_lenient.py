@@ -10,6 +10,7 @@ from perdure.domain.model import JsonSchema, Places, Prompt, Tool
 from perdure.runtime.llamacpp import lenient, schemas
 from perdure.runtime.llamacpp.grammar import NoGrammar
 from perdure.runtime.llamacpp.lenient import settled
+from perdure.runtime.llamacpp.schemas import Untried
 
 ROOT = "text.format.schema"
 EMAIL = r"^(?!\.)(?!.*\.\.)([A-Za-z0-9_'+\-\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\-]*\.)+[A-Za-z]{2,}$"
@@ -163,6 +164,15 @@ def test_the_search_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lenient, "SEARCH_SECONDS", 0.0)
     both = {"type": "object", "properties": {"a": {"oneOf": LOOSE}, "b": {"oneOf": PLAIN}}}
     assert set(loosened(both)[1]) == {"properties.a.oneOf", "properties.b.oneOf"}
+
+
+def test_a_search_that_is_ended_from_outside_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here by the clock on the wall: what would go is not known, so the schema is not refused for it."""
+    monkeypatch.setattr(schemas, "SECONDS_MAX", 1)
+    monkeypatch.setattr(schemas, "SEARCH_SECONDS", 0.1)
+    many = {f"k{n}": True for n in range(30_000)}
+    with pytest.raises(Untried):
+        settled(Prompt(ASKED, format=JsonSchema("n", {**many, "not": {}})), "none", checked=True)
 
 
 def test_many_functions_with_unknown_keywords_are_taken() -> None:

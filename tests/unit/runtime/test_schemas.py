@@ -1,8 +1,11 @@
 """`schemas`: what cannot be drawn by is refused with its place, and nothing brings the process down."""
 
+import errno
 import json
+import os
 import random
 import re
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +18,7 @@ from tests.unit.runtime.drawing import ASKED, draw, grammar_of
 from perdure.domain.model import JsonSchema, Prompt, Tool
 from perdure.runtime.llamacpp import schemas
 from perdure.runtime.llamacpp.grammar import NoGrammar
-from perdure.runtime.llamacpp.schemas import END_MARK
+from perdure.runtime.llamacpp.schemas import END_MARK, Tell, Untried, last_word
 
 ROOT = "text.format.schema"
 BYTES_MAX = 400
@@ -108,12 +111,52 @@ def test_work_without_bounds_is_refused_and_ends(monkeypatch: pytest.MonkeyPatch
     assert refusal({"type": "object"}) is None
 
 
-def test_a_trial_that_ends_before_its_first_word_names_what_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As one that is killed at once: there may be no tools to blame."""
-    monkeypatch.setattr(schemas, "MEMORY_MAX_BYTES", 2**70)  # no such bound can be set
-    error = refusal({"type": "object"})
-    assert error is not None
-    assert error.param == ROOT
+def test_a_trial_that_ends_before_its_first_word_says_nothing_of_a_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor does one that could not be started."""
+    with monkeypatch.context() as patched:
+        patched.setattr(schemas, "MEMORY_MAX_BYTES", 2**70)  # no such bound can be set
+        with pytest.raises(Untried):
+            refusal({"type": "object"})
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fork", _no_fork)
+        with pytest.raises(Untried, match="Resource temporarily unavailable"):
+            refusal({"type": "object"})
+    assert refusal({"type": "object"}) is None
+
+
+def _no_fork() -> int:
+    raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def ended_by(number: int) -> bytes | None:
+    """What a piece of work has told that a signal ends."""
+
+    def work(tell: Tell) -> None:
+        tell("told")
+        os.kill(os.getpid(), number)
+
+    return last_word(work)
+
+
+@pytest.mark.parametrize("name", ["SIGKILL", "SIGALRM", "SIGTERM", "SIGUSR1", "SIGBUS"])
+def test_a_trial_that_is_ended_from_outside_says_nothing_of_a_schema(name: str) -> None:
+    """By whom, or by what, nobody knows."""
+    with pytest.raises(Untried):
+        ended_by(signal.Signals[name])
+
+
+@pytest.mark.parametrize("name", ["SIGXCPU", "SIGSEGV", "SIGABRT"])
+def test_a_trial_that_is_its_own_end_has_told_why(name: str) -> None:
+    """It has used up its time or its stack, or was refused memory."""
+    assert ended_by(signal.Signals[name]) == b'"told"'
+
+
+def test_a_trial_that_gets_too_little_time_says_nothing_of_a_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time on the wall is over before that on the processor; the next schema is taken."""
+    monkeypatch.setattr(schemas, "SECONDS_MAX", 1)
+    with pytest.raises(Untried, match="too little of the processor"):
+        refusal({"type": "string", "allOf": EXCLUDING})
+    assert refusal({"type": "object"}) is None
 
 
 @pytest.mark.parametrize(

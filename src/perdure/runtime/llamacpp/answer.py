@@ -5,8 +5,9 @@ into tokens. What may be the beginning of a mark, of a call or of a stop text wa
 
 - Reasoning stands between its marks, at the start of an answer only. White space after either mark is not shown.
 - A call begins where `notation` says, anywhere in the text of a message. What only looks like the beginning of a call
-  is text; a call that is cut off by the limit before its name is whole is not shown. White space before the first
-  part, if that is a call, and after a call is not shown.
+  is text. A call that is cut off by the limit before its name is whole is not shown; cut inside its mark, it is text
+  where the grammar leaves room for that. White space before the first part, if that is a call, and after a call is
+  not shown.
 - A stop text is looked for in the text of messages, not in reasoning and not in calls.
 - Once a call has begun, its arguments are one JSON object, or the text fails: no finished call has anything else.
 """
@@ -90,6 +91,8 @@ class Answer:
     def __init__(self, shape: Shape, stops: Sequence[str]) -> None:
         self._calls = shape.calls is not None
         self._thinks = shape.reasoning == "marked"
+        self._forced = shape.forced
+        self._call_due = shape.forced or bool(shape.call_bias)  # no text begins here as a call does
         self._stops = tuple(stop for stop in stops if stop)
         self._longest = max(map(len, self._stops), default=0)
         firsts = {stop[0] for stop in self._stops} | ({CALL_MARK[0]} if self._calls else set())
@@ -158,7 +161,7 @@ class Answer:
                 return self._call(header.name, header.end - self._show_text(at))
             if header and not self._last:
                 return self._hold(at)
-            if header and self._cut and self._text.startswith(CALL_MARK, at):
+            if header and self._cut and self._is_call(at):
                 return self._drop(at)
             stop = self._stop_at(at)
             if stop is True:
@@ -206,12 +209,17 @@ class Answer:
             self._leave_out(size)
 
     def _show_text(self, size: int) -> int:
+        self._call_due = self._call_due and not size
         self._show(Text(self._text[:size]), size)
         return size
 
     def _hold(self, at: int) -> bool:
         self._show_text(at)
         return False
+
+    def _is_call(self, at: int) -> bool:
+        """Whether what begins as a call there can be nothing else. Of a forced answer, text is JSON."""
+        return (at == 0 and self._call_due) or (not self._forced and self._text.startswith(CALL_MARK, at))
 
     def _drop(self, at: int) -> bool:
         """Leave out a call without a name: nobody could do anything with it, and it is no text."""
@@ -237,6 +245,7 @@ class Answer:
         """Begin a call; so many characters of the text are its beginning, and white space before it."""
         self._shown.append(Shown(CallBegin(name), self._at, self._at))
         self._leave_out(size)
+        self._call_due = True  # after the first call only calls follow
         self._arguments = ""
         return self._become(self._argue)
 

@@ -85,7 +85,7 @@ def shape_of(prompt: Prompt, reasoning: Reasoning, held: tuple[Held, ...], calli
         rules += _calls(names, tools, calling.most if prompt.parallel else 1)
     if whole:
         rules.append(f"json: %json {whole.schema}")
-    return Shape("\n".join(["%llguidance {}", *rules]), calls, reasoning, bias)
+    return Shape("\n".join(["%llguidance {}", *rules]), calls, reasoning, bias, not free)
 
 
 def _format(prompt: Prompt) -> Held | None:

@@ -40,7 +40,7 @@ def settled(
 ) -> tuple[Shape, tuple[str, ...]]:
     """The shape of an answer, and the places of what it is not held to. `reasoning` is what the model would do by
     itself, `calling` how it is helped. Raises `NoGrammar`; where it is not to be `checked`, for what can be seen at
-    once only.
+    once only, else `Untried` too.
 
     May be called by several threads at once.
     """

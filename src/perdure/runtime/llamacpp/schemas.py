@@ -3,6 +3,9 @@
 llguidance bounds most of its own work, but not all: a long chain of references overflows its stack, and patterns that
 exclude each other keep it busy for hours. So it is tried in a process of its own, which may fail as it likes: forked,
 with little time and memory. It builds what the engine child will build, over a vocabulary of single bytes.
+
+Only what a schema itself brings about is held against it. A trial that somebody else ends (a person, the kernel where
+memory is short, the clock on a machine that has no time for it) says nothing of any schema.
 """
 
 import os
@@ -22,7 +25,7 @@ from perdure.runtime.llamacpp.child import end_with_parent
 from perdure.runtime.llamacpp.grammar import Held, NoGrammar
 
 CPU_SECONDS_MAX = 3
-SECONDS_MAX = 12  # of the clock on the wall; a schema may be tried three times while its caller waits
+SECONDS_MAX = 20  # of the clock on the wall; a schema may be tried three times while its caller waits
 MEMORY_MAX_BYTES = 2 << 30
 STACK_MAX_BYTES = 4 << 20  # half of what the engine child has
 REMEMBERED_MAX = 64
@@ -43,6 +46,14 @@ Tell = Callable[[object], None]
 """Takes the words of a process that does not live long."""
 
 
+_ITS_OWN = (signal.SIGXCPU, signal.SIGSEGV, signal.SIGABRT)
+"""What ends a trial that takes too much time, stack or memory."""
+
+
+class Untried(Exception):
+    """A trial was not carried through for reasons that lie outside of it; says which. The next may be."""
+
+
 class _SearchedEnough(Exception):
     """What is known of the place has to do."""
 
@@ -50,10 +61,12 @@ class _SearchedEnough(Exception):
 def check(grammar: str, held: tuple[Held, ...]) -> None:
     """Raise `NoGrammar`, with the deepest place that is known, if answers cannot be drawn by this grammar.
 
-    May be called by several threads at once.
+    Raises `Untried`. May be called by several threads at once.
     """
     word = last_word(lambda tell: _try(grammar, held, tell))
-    fault = (COSTLY, _together(held)) if word is None else msgspec.json.decode(word, type=Fault | None)
+    if word is None:
+        raise Untried("the trial ended before it began")
+    fault = msgspec.json.decode(word, type=Fault | None)
     if fault is not None:
         raise NoGrammar(*fault)
 
@@ -228,17 +241,30 @@ def _limits() -> llguidance.LLParserLimits:
 
 
 def last_word(work: Callable[[Tell], None]) -> bytes | None:
-    """Do work in a process of its own, and return the last that it told, as JSON, however it ended."""
+    """Do work in a process of its own, and return the last that it told, as JSON, if it came to an end or to one of
+    its bounds. Raises `Untried`."""
     byte_vocabulary()  # made once, here
     reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        _work(work, writing)
-    os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
+        try:
+            child = os.fork()
+            if child == 0:
+                _work(work, writing)
+        except OSError as error:
+            raise Untried(f"no process can be started for the trial ({error.strerror})") from error
+        finally:
+            os.close(writing)
         words = pipe.read().split(b"\n")
-    os.waitpid(child, 0)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) not in _ITS_OWN:
+        raise Untried(_how(os.WTERMSIG(status)))
     return words[-2] if len(words) > 1 else None
+
+
+def _how(number: int) -> str:
+    if number == signal.SIGALRM:
+        return f"the trial had too little of the processor for {SECONDS_MAX} s"
+    return f"the trial was ended from outside ({signal.strsignal(number)})"
 
 
 def _work(work: Callable[[Tell], None], writing: int) -> NoReturn:

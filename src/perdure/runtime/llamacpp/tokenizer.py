@@ -9,7 +9,7 @@ from perdure.ports.runtime import PromptTooLong
 from perdure.runtime.llamacpp import wire
 from perdure.runtime.llamacpp.keeper import Keeper
 
-ENCODE_SECONDS_MAX = 60.0
+ENCODE_SECONDS_MAX = 90.0  # more than an order waits for its turn, and all its trials may take
 
 _MODULE = "perdure.runtime.llamacpp.tokenizer_child"
 _Reply = wire.Encoded | wire.TooLong | wire.NotEncoded | wire.Busy
@@ -57,7 +57,7 @@ class Tokenizer:
         if isinstance(answer, wire.NotEncoded):
             raise InvalidRequest(f"The model {self._name} refuses this input: {answer.reason}", param=answer.param)
         if isinstance(answer, wire.Busy):
-            raise ModelUnavailable(f"{self._name} is busy with the schemas of other requests; try again.")
+            raise ModelUnavailable(f"The schemas of the request could not be tried: {answer.reason}; try again.")
         return Encoded(answer.tokens, answer.shape, answer.dropped)
 
     def _receive(self, answer: wire.Answer) -> None:

@@ -20,7 +20,7 @@ from perdure.runtime.llamacpp.grammar import Calling, NoGrammar, Reasoning
 from perdure.runtime.llamacpp.lenient import settled
 from perdure.runtime.llamacpp.library import LibraryUnusable, open_library
 from perdure.runtime.llamacpp.model import Model, ModelRefused
-from perdure.runtime.llamacpp.schemas import REMEMBERED_MAX
+from perdure.runtime.llamacpp.schemas import REMEMBERED_MAX, Untried
 from perdure.runtime.llamacpp.template import ChatTemplate, TemplateRefused, TemplateUnusable, Words
 
 TRIED_AT_ONCE = 2
@@ -85,9 +85,13 @@ class _Tokenizer:
         """Answer an order whose schemas have to be tried first: the work of a thread of its own."""
         with failing_whole():
             if time.monotonic() - since > WAIT_SECONDS_MAX:
-                self._tell(wire.Busy(order.number))
+                self._tell(wire.Busy(order.number, "so many others are tried that their turn did not come"))
                 return
-            verdict = asked.verdict(checked=True)
+            try:
+                verdict = asked.verdict(checked=True)
+            except Untried as error:
+                self._tell(wire.Busy(order.number, str(error)))
+                return
             with self._lock:
                 self._tried[asked.key] = verdict
                 if len(self._tried) > REMEMBERED_MAX:
@@ -127,6 +131,7 @@ class _Asked(NamedTuple):
         return msgspec.msgpack.encode(self)
 
     def verdict(self, *, checked: bool) -> _Verdict:
+        """Raises `Untried`."""
         try:
             return settled(*self, checked=checked)
         except NoGrammar as error:

@@ -122,9 +122,10 @@ class NotEncoded(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class Busy(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """So many schemas are being tried that this one's turn has not come in time."""
+    """The schemas could not be tried; the reason reads on after "could not be tried: "."""
 
     number: int
+    reason: str
 
 
 class Drawn(msgspec.Struct, frozen=True, array_like=True):
