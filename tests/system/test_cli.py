@@ -481,6 +481,7 @@ def test_cancel_of_several_says_once_that_no_service_runs(tmp_path: Path) -> Non
 
 USAGE = {
     "serve --prot 8": "perdure serve: there is no option --prot (did you mean --port?)",
+    "ask --temp 1 x": "perdure ask: there is no option --temp (did you mean --temperature?)",
     "serve --por 8": "perdure serve: there is no option --por (did you mean --port?)",
     "serve --port x": "perdure serve: argument --port: 'x' is not a whole number",
     "serve --model=": "perdure serve: argument --model: the value is empty",

@@ -52,7 +52,8 @@ async def check(request: Request[Principal, Any, Any]) -> None:
     request.user.require(scope)
     if any(name == b"idempotency-key" for name, _ in request.scope["headers"]):
         raise InvalidRequest(
-            "The header `Idempotency-Key` is not supported: repeating this request would do its work twice.",
+            "The header `Idempotency-Key` is not supported: repeating this request would do its work twice. Leave it "
+            "out, and look into GET /v1/tasks before you repeat a request.",
             param="Idempotency-Key",
             code="unsupported_parameter",
         )

@@ -11,7 +11,10 @@ from litestar.types import Scope
 
 from perdure.domain.errors import NotServed
 
-_STORED_CHATS = "Chat completions are not kept to be read again; use POST /v1/responses, which keeps what it makes."
+_STORED_CHATS = (
+    "Chat completions are not read here; one of `store: true` is kept as a response: chatcmpl-X is "
+    "GET /v1/responses/resp_X."
+)
 _DOORS: Sequence[tuple[re.Pattern[str], str]] = tuple(
     (re.compile(pattern), message)
     for pattern, message in (

@@ -41,6 +41,10 @@ TABLE: Mapping[type[PerdureError], tuple[int, str]] = {
 RETRY_AFTER_UNAVAILABLE_SECONDS = 5
 
 _KEPT = "kept"
+_NO_ROUTE = (
+    "There is no such route here; /openapi.json lists the routes, and /docs shows them. Those of the API begin with "
+    "/v1, so a client's base URL ends in /v1."
+)
 _NO_RETRY: Header = (b"x-should-retry", b"false")
 _RETRY_AFTER: Mapping[int, int] = {
     429: limits.RETRY_AFTER_QUEUE_FULL_SECONDS,
@@ -123,9 +127,7 @@ def translate(exc: Exception, scope: Scope) -> PerdureError:
     if status in (404, 405) and (later := doors.later(scope)):
         return later
     if status == 404:
-        return kinds.NotFound(
-            "There is no such route here; /openapi.json lists the routes, and /docs shows them.", code="unknown_route"
-        )
+        return kinds.NotFound(_NO_ROUTE, code="unknown_route")
     if status == 405:
         return WrongMethod(_allowed(exc))
     if 400 <= status < 500:

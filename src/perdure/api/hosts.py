@@ -9,6 +9,8 @@ from collections.abc import Iterable
 
 from perdure.domain.errors import Forbidden
 
+_UNKNOWN_HOST = "This service does not go by that host name; use the address that it prints at its start."
+_FOREIGN_PAGE = "Pages of other origins may not call this service; call it from a program, or through a proxy."
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104 -- compared with, not bound to
 
@@ -24,10 +26,10 @@ class Hosts:
         """Raise `Forbidden` unless the request was sent to this service, by no foreign page."""
         hosts = [value for name, value in headers if name == b"host"]
         if len(hosts) != 1 or not self._known(hosts[0].decode("latin-1").lower()):
-            raise Forbidden("This service does not go by that host name.", code="forbidden_host")
+            raise Forbidden(_UNKNOWN_HOST, code="forbidden_host")
         own = (b"http://" + hosts[0], b"https://" + hosts[0])
         if any(name == b"origin" and value not in own for name, value in headers):
-            raise Forbidden("Pages of other origins may not call this service.", code="forbidden_origin")
+            raise Forbidden(_FOREIGN_PAGE, code="forbidden_origin")
 
     def _known(self, host: str) -> bool:
         name, _, port = host.rpartition(":") if not host.endswith("]") else (host, "", "")

@@ -52,7 +52,8 @@ class Parser(argparse.ArgumentParser):
         if not word.startswith("-"):
             self.error(f"{word!r} is one argument too many (quote a text with blanks)")
         option = word.partition("=")[0]
-        near = difflib.get_close_matches(option, self._option_string_actions, n=1)
+        begun = [known for known in self._option_string_actions if known.startswith(option)]
+        near = begun or difflib.get_close_matches(option, self._option_string_actions, n=1)
         self.error(f"there is no option {option}" + (f" (did you mean {near[0]}?)" if near else "") + remedy)
 
 

@@ -113,6 +113,7 @@ def test_an_unknown_route_is_404_in_the_one_shape(path: str) -> None:
     assert answer.status_code == 404
     error = error_of(answer)
     assert (error["type"], error["code"]) == ("not_found_error", "unknown_route")
+    assert "base URL ends in /v1" in error["message"]
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,9 @@ def test_what_is_unknown_goes_by_name_and_the_rest_holds(
     assert list(places) == dropped
     assert may_be(grammar, good)
     assert not may_begin(grammar, bad)
-    assert refused(schema, strict=True).param.startswith(ROOT)
+    error = refused(schema, strict=True)
+    assert error.param.startswith(ROOT)
+    assert "without `strict`" in str(error)
 
 
 def test_nothing_goes_that_only_has_the_name_of_a_keyword() -> None:

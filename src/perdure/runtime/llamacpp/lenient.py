@@ -53,11 +53,18 @@ def settled(
     except NoGrammar as error:
         looser, dropped = _loosened(held) if str(error) != COSTLY else (held, ())
         if not dropped:
-            raise
+            raise _with_remedy(error, held) from None
         shape = shape_of(prompt, reasoning, looser, calling)
         check(shape.grammar or "", looser)
         return shape, dropped
     return shape, ()
+
+
+def _with_remedy(error: NoGrammar, held: tuple[Held, ...]) -> NoGrammar:
+    """The same error, with the way out if only strict schemas have no answer."""
+    if str(error) == COSTLY or not _loosened(tuple(one._replace(strict=False) for one in held))[1]:
+        return error
+    return NoGrammar(f"{error}; without `strict` it is left out, and named in the response", error.param)
 
 
 def _loosened(held: tuple[Held, ...]) -> _Looser:

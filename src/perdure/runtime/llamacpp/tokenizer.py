@@ -55,7 +55,9 @@ class Tokenizer:
         if isinstance(answer, wire.TooLong):
             raise PromptTooLong(f"at least {answer.least} tokens")
         if isinstance(answer, wire.NotEncoded):
-            raise InvalidRequest(f"The model {self._name} refuses this input: {answer.reason}", param=answer.param)
+            asked = answer.param != "input"
+            what = "No answer can be held to this" if asked else f"The model {self._name} refuses this input"
+            raise InvalidRequest(f"{what}: {answer.reason}", param=answer.param)
         if isinstance(answer, wire.Busy):
             raise ModelUnavailable(f"The schemas of the request could not be tried: {answer.reason}; try again.")
         return Encoded(answer.tokens, answer.shape, answer.dropped)
