@@ -37,6 +37,7 @@ from perdure.domain.errors import (
 from perdure.domain.principal import ALL_SCOPES, OWNER
 from perdure.engine.engine import Engine
 from perdure.engine.wakeups import unless
+from perdure.listener import Connection, Listener
 from perdure.ports.ambient import Clock, Names
 from perdure.ports.storage import Store
 from perdure.runtime.llamacpp import bundled
@@ -45,7 +46,6 @@ from perdure.settings import Settings
 from perdure.storage.sqlite.faults import damaged_at_start
 from perdure.storage.sqlite.store import SqliteStore
 
-BACKLOG = 2048
 SWITCH_SECONDS = 0.0005
 LAST_LINE_SECONDS = 1.0
 EXIT_DRAINED = 0
@@ -90,31 +90,6 @@ def _give_up(name: str) -> None:
     telling.start()
     telling.join(LAST_LINE_SECONDS)
     os._exit(EXIT_BUDGET_EXHAUSTED)
-
-
-class Listener(uvicorn.Server):
-    """uvicorn, without its signal handling (it would end with 143), telling when it listens."""
-
-    def __init__(self, config: uvicorn.Config, listening: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._listening = listening
-        # What a caller does wrong is told to him; in the log it would let strangers fill it.
-        logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Leave signals to the composition root."""
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, then say so. Of two services that have taken one address in the same instant, one is refused."""
-        for bound in sockets or ():
-            try:
-                bound.listen(BACKLOG)
-            except OSError as error:
-                raise RefusedToStart(f"The port is in use ({error.strerror}); choose another with --port.") from None
-        await super().startup(sockets)
-        self._listening()
 
 
 class Stop:
@@ -174,7 +149,7 @@ async def _listen(
     work_seconds = settings.drain_seconds + settings.stop_work_seconds
     config = uvicorn.Config(
         build_app(engine, settings, __version__, names),
-        http="httptools",
+        http=Connection,
         ws="none",
         lifespan="off",
         log_config=None,

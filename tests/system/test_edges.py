@@ -1,6 +1,7 @@
 """Requests at the edges of HTTP, on a real socket: a handshake, long paths, bytes that are no request."""
 
 import json
+import select
 import socket
 
 import pytest
@@ -14,6 +15,8 @@ HANDSHAKE = (
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
 )
 PATIENCE_SECONDS = 60.0
+ENOUGH_BYTES = 8 * 1024 * 1024  # far above the bound and what the sockets hold on both sides
+PIECE = b"a" * 16 * 1024
 
 
 def address(server: Server) -> tuple[str, int]:
@@ -72,3 +75,31 @@ def test_bytes_that_are_no_request_get_a_plain_400(tiny_server: Server, request_
     status, headers, _ = said(tiny_server, request_)
     assert (status, headers["connection"]) == (400, "close")
     assert tiny_server.errors.read_text() == before
+
+
+@pytest.mark.parametrize(
+    ("begun", "piece"),
+    [
+        (b"GET /healthz HTTP/1.1\r\nX-Long: ", PIECE),
+        (b"GET /healthz HTTP/1.1\r\n", b"X-One: " + PIECE + b"\r\n"),
+        (b"POST /healthz HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X-Late: " + PIECE + b"\r\n"),
+    ],
+    ids=["one header", "many headers", "after the body"],
+)
+def test_a_head_that_does_not_end_is_cut_off(tiny_server: Server, begun: bytes, piece: bytes) -> None:
+    """Before a token was asked for: else anybody could fill the memory."""
+    got, sent = b"", 0
+    with socket.create_connection(address(tiny_server), PATIENCE_SECONDS) as connection:
+        try:
+            connection.sendall(begun)
+            while sent < ENOUGH_BYTES:
+                connection.sendall(piece)
+                sent += len(piece)
+                if select.select((connection,), (), (), 0)[0]:
+                    if not (some := connection.recv(65536)):
+                        break
+                    got += some
+        except ConnectionError:
+            pass  # cut off while it was sending
+    assert sent < ENOUGH_BYTES
+    assert not got or b"HTTP/1.1 400 " in got
