@@ -1,12 +1,12 @@
 """Events on their way to a reader: a raw ASGI answer that copies stored events to the socket.
 
-Each event is one write, in the bytes in which it is stored. The next event is asked for only after the socket has
-taken the last one, so a slow reader holds one page of events at most and delays nobody else. The reader's attendance
-is a context that is entered and left here, in one coroutine: a client that resets before the first byte leaves no
-trace.
+Each event is one write, in the bytes in which it is stored; one that repeats a very large request is several, so that
+not every reader who stalls holds copies of it. The next write is made only after the socket has taken the last one,
+so a slow reader holds one page of events at most and delays nobody else. The reader's attendance is a context that is
+entered and left here, in one coroutine: a client that resets before the first byte leaves no trace.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AbstractAsyncContextManager, suppress
 
 from litestar.types import HTTPResponseBodyEvent, Receive, Scope, Send
@@ -24,6 +24,7 @@ HEADERS: tuple[Header, ...] = (
 )
 KEEPALIVE = b": keep-alive\n\n"
 DONE = b"data: [DONE]\n\n"
+WRITE_MAX_BYTES = 256 * 1024
 
 
 class Stream:
@@ -43,7 +44,7 @@ class Stream:
         following: Following,
         headers: Iterable[Header] = (),
         exhausted: Callable[[], Awaitable[bool]] | None = None,
-        render: Callable[[Event], list[bytes]] | None = None,
+        render: Callable[[Event], Iterable[bytes]] | None = None,
         cut: bytes = b"",
     ) -> None:
         self._following = following
@@ -65,24 +66,34 @@ class Stream:
         """Copy; returns what is left to be sent."""
         sent = False
         async for event in events:
-            frames = [KEEPALIVE] if event is None else self._render(event)
-            last = frames.pop() if event is not None and event.type in TERMINAL_TYPES else None
-            for each in frames:
-                await send(_chunk(each))
-            if last is not None:
+            if event is None:
+                await send(_chunk(KEEPALIVE))
+                continue
+            last, sent = b"", True
+            for each in self._render(event):
+                if last:
+                    await send(_chunk(last))
+                last = each
+            if event.type in TERMINAL_TYPES:
                 return last
-            sent = sent or event is not None
+            if last:
+                await send(_chunk(last))
         complete = not sent and self._exhausted is not None and await self._exhausted()
         return DONE if complete else self._cut
 
 
-def frame(event: Event) -> bytes:
-    """An event as a server-sent event."""
-    return b"event: %s\ndata: %s\n\n" % (event.type.encode(), event.json)
-
-
-def _frames(event: Event) -> list[bytes]:
-    return [frame(event), DONE] if event.type in TERMINAL_TYPES else [frame(event)]
+def _frames(event: Event) -> Iterator[bytes]:
+    """An event as a server-sent event: in one piece, or in several none of which is too large to be held twice."""
+    head = b"event: %s\ndata: " % event.type.encode()
+    if event.snapshot is None or len(event.snapshot) <= WRITE_MAX_BYTES:
+        yield b"%s%s\n\n" % (head, event.json)
+    else:
+        yield head + event.data
+        for at in range(0, len(event.snapshot), WRITE_MAX_BYTES):
+            yield event.snapshot[at : at + WRITE_MAX_BYTES]
+        yield b"}\n\n"
+    if event.type in TERMINAL_TYPES:
+        yield DONE
 
 
 def _chunk(body: bytes, *, more: bool = True) -> HTTPResponseBodyEvent:

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from perdure.api import sse
 from perdure.domain.events import Event
 
 from .harness import (
@@ -85,6 +86,28 @@ def test_stored_bytes_are_sent_unchanged_one_event_a_message() -> None:
     expected = [b"event: %s\ndata: %s\n\n" % (e.type.encode(), e.json) for e in service.kept[FIRST].events]
     assert [message["body"] for message in bodies] == [*expected, b"data: [DONE]\n\n"]
     assert [message["more_body"] for message in bodies] == [*[True] * len(expected), False]
+
+
+@pytest.mark.parametrize("spare", [1, 0, -1, -500])
+def test_a_large_event_is_several_messages(monkeypatch: pytest.MonkeyPatch, spare: int) -> None:
+    """The same bytes, but for the name of the event none larger than a write may be: the socket of a reader who
+    stalls holds one of them, not the event."""
+    first = create(application(), stream=True).text.partition("\n\n")[0]
+    response = len(first.partition('"response":')[2]) - len("}")
+    monkeypatch.setattr(sse, "WRITE_MAX_BYTES", response + spare)
+    service = ScriptedService()
+
+    async def run() -> list[bytes]:
+        wire = Wire(application(service), "POST", "/v1/responses", BODY)
+        await wire.run()
+        return [message["body"] for message in wire.rest()[1:]]
+
+    bodies = asyncio.run(run())
+    frames = [b"event: %s\ndata: %s\n\n" % (e.type.encode(), e.json) for e in service.kept[FIRST].events]
+    assert b"".join(bodies) == b"".join(frames) + b"data: [DONE]\n\n"
+    assert len(service.kept[FIRST].events[0].snapshot or b"") == response
+    assert (bodies[0] == frames[0]) is (spare >= 0)
+    assert spare >= 0 or max(map(len, bodies[:4])) <= response + spare
 
 
 def test_headers_and_first_event_leave_before_the_model_has_spoken() -> None:
