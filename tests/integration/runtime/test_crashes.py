@@ -85,6 +85,7 @@ def test_a_chat_goes_on_exactly_over_killed_engines(tiny_model: Path) -> None:
                     assert runtime.statistics()[0].tokens_reused > 150
                     kill_engine(runtime)
                     kept += (await rest_until(generation, RuntimeCrashed))[0]
+                    assert runtime.statistics()[0].tokens_reused == 0
                     await runtime.load("m")
                 rest = await draw(runtime, msgspec.structs.replace(job, done=tokens_of(kept)))
                 assert tokens_of(kept) + tokens_of(rest) == await alone(job)
