@@ -127,7 +127,7 @@ def measure(plan: Plan) -> Result:
     """Hold the chats."""
     found: list[dict[str, Chat]] = []
     with sides(plan.folder) as talks:
-        for number in range(plan.rounds(1, 5)):
+        for number in range(plan.rounds(1, 3)):
             plan.note(f"chat: round {number + 1}")
             order = list(talks)[number % 3 :] + list(talks)[: number % 3]
             found.append({name: talks[name](number) for name in order})

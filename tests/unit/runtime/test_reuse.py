@@ -20,7 +20,7 @@ from perdure.runtime.llamacpp.wire import Draw, Drawn
 
 
 class Cells(Watched):
-    """A context whose cells are counted: no token is read twice or out of its place."""
+    """A context whose cells are counted: no token is read twice or out of its place, and slots are in order."""
 
     def __init__(self, model: Model, *, slots: int) -> None:
         super().__init__(model, slots=slots)
@@ -29,6 +29,7 @@ class Cells(Watched):
         self.sick = False
 
     def decode(self, rows: Sequence[Row]) -> None:
+        assert [row.slot for row in rows] == sorted(row.slot for row in rows)
         for row in rows:
             assert row.position == len(self.cells[row.slot])
             self.cells[row.slot].append(row.token)

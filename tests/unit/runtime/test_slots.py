@@ -84,6 +84,14 @@ def test_an_answer_that_is_not_sent_back_does_no_harm() -> None:
     assert slots.take(chat(1, 3), ()) == (slot, len(chat(1, 2)))
 
 
+def test_a_prompt_that_was_stopped_half_read_goes_on_in_its_slot() -> None:
+    """What was never read of it does not count against it."""
+    slots = Slots(2)
+    slot, _ = slots.take(chat(1, 10), ())
+    slots.give_back(slot, chat(1, 10)[:90], asked=len(chat(1, 10)))
+    assert slots.take(chat(1, 10), ()) == (slot, 90)
+
+
 def test_of_equal_slots_the_one_free_for_longest_is_taken() -> None:
     """And an empty one before all others."""
     slots = Slots(3)

@@ -254,10 +254,11 @@ class Batch:
         rows: list[Row] = []
         ready: list[tuple[int, _Text]] = []
         counts = share([text.waiting for text in texts], ROWS_MAX)
-        for text, count in zip(texts, counts, strict=True):
-            if count and text.fresh:  # who has read the same while this one waited?
+        served = [(text, count) for text, count in zip(texts, counts, strict=True) if count]
+        for text, _ in served:
+            if text.fresh:  # who has read the same while this one waited?
                 self._borrow(text)
-        for text, count in zip(texts, counts, strict=True):
+        for text, count in sorted(served, key=lambda pair: pair[0].slot):  # neighbours are computed together
             some = text.rows(count)
             rows += some
             self.tokens_read += len(some) if text.reading else 0

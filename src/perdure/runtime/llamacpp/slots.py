@@ -59,5 +59,5 @@ class Slots:
 
 def _common(there: Sequence[int], wanted: Sequence[int]) -> int:
     """With how many tokens both begin, the last one that is wanted not counted."""
-    pairs = zip(there, wanted[:-1], strict=False)
+    pairs = zip(there, wanted, strict=False)
     return next((n for n, (one, other) in enumerate(pairs) if one != other), min(len(there), len(wanted) - 1))
