@@ -62,7 +62,7 @@ class Context:
         """Read the rows, at most `ROWS_MAX`. Raises `DecodeFailed`.
 
         Every token must be one of the vocabulary, and a text's positions must follow one another from 0. Rows in the
-        order of their slots are computed together as far as the slots are neighbours; others one slot after the other.
+        order of their slots are computed together as far as the slots are neighbours; others slot after slot.
         """
         if not 0 < len(rows) <= ROWS_MAX:  # the library aborts the process over one row too many
             raise AssertionError(f"{len(rows)} rows in one call")
