@@ -22,6 +22,7 @@ PAGE = ROOT / "docs" / "explanation" / "performance.md"
 BEGIN, END = "<!-- figures of %s: begin -->", "<!-- figures of %s: end -->"
 NAMES = (
     "generation",
+    "chat",
     "creates",
     "foreground",
     "readers",

@@ -110,8 +110,8 @@ def main() -> None:
     say(settings)
     while question := heard():
         prompts = [
-            tuple(bare.template.encode(Prompt((Message(role="user", content=text),))).tokens)
-            for text in question["prompts"]
+            tuple(bare.template.encode(Prompt((Message("system", system), Message("user", text)))).tokens)
+            for system, text in question["prompts"]
         ]
         say(bare.run(prompts, question["tokens"]))
 

@@ -35,12 +35,20 @@ NAMES = {"bare": "bare library", "peer": "llama.cpp's server"}
 AIMS = {("bare", streams): "≥ 0.95" for streams in STREAMS} | {("peer", 1): "≥ 0.97", ("peer", 8): "≥ 1.0"}
 
 Run = dict[str, Any]
-Runner = Callable[[list[str], int], Run]
+Asked = list[str]
+"""The instructions and the question."""
+
+Runner = Callable[[list[Asked], int], Run]
 
 
-def prompts(number: int, streams: int) -> list[str]:
-    """As many prompts as there are streams, no two alike, others from round to round. All their texts are long."""
-    return [f"Write a long story about {THINGS[(number * 5 + n) % len(THINGS)]}." for n in range(streams)]
+def prompts(number: int, streams: int) -> list[Asked]:
+    """As many prompts as there are streams, others from round to round. All their texts are long.
+
+    No two of a whole run begin alike: the service would not read again what it has read before, the others would.
+    """
+    things = [THINGS[(number * 5 + n) % len(THINGS)] for n in range(streams)]
+    first = 100 * (number + 1) + 10 * streams
+    return [[f"{first + n} is a story.", f"Write a long story about {thing}."] for n, thing in enumerate(things)]
 
 
 def request(port: int, path: str, body: dict[str, Any], token: str = "") -> str:
@@ -59,9 +67,12 @@ def ours(server: Server, client: Helper) -> Runner:
     port, token = int(server.url.rsplit(":", 1)[1]), server.token
     service, engine = psutil.Process(server.process.pid), server.engine_child()
 
-    def run(texts: list[str], tokens: int) -> Run:
+    def run(texts: list[Asked], tokens: int) -> Run:
         body = {"model": server.model_name, "temperature": 0, "max_output_tokens": tokens, "stream": True}
-        requests = [request(port, "/v1/responses", {**body, "input": text}, token) for text in texts]
+        requests = [
+            request(port, "/v1/responses", {**body, "instructions": system, "input": text}, token)
+            for system, text in texts
+        ]
         before = cpu_seconds(service), cpu_seconds(engine)
         found = client.ask(kind="ours", host="127.0.0.1", port=port, requests=requests)
         found["service_cpu"], found["engine_cpu"] = cpu_seconds(service) - before[0], cpu_seconds(engine) - before[1]
@@ -75,12 +86,14 @@ def theirs(peer: Helper, client: Helper) -> Runner:
     """How to run prompts through llama.cpp's own server."""
     port = int(peer.hello["address"].rsplit(":", 1)[1])
 
-    def run(texts: list[str], tokens: int) -> Run:
+    def run(texts: list[Asked], tokens: int) -> Run:
         how: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}, "cache_prompt": False}
         body = {"temperature": 0, "max_tokens": tokens, **how}
         requests = [
-            request(port, "/v1/chat/completions", {**body, "messages": [{"role": "user", "content": text}]})
-            for text in texts
+            request(port, "/v1/chat/completions", {**body, "messages": messages})
+            for messages in (
+                [{"role": "system", "content": system}, {"role": "user", "content": text}] for system, text in texts
+            )
         ]
         before = cpu_seconds(peer.hello["pid"])
         found = client.ask(kind="peer", host="127.0.0.1", port=port, requests=requests)
@@ -113,7 +126,7 @@ def sides(folder: Path) -> Generator[dict[str, Runner]]:
             "peer": theirs(peer, client),
         }
         for run in runners.values():
-            run(["Hello."], 4)
+            run([["1 is a greeting.", "Hello."]], 4)
         yield runners
 
 

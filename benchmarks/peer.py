@@ -1,7 +1,8 @@
 """A helper: llama.cpp's own server, as the `xllamacpp` wheel brings it, in a process of its own.
 
 Everything that decides the work is set as the service has it: rows a call, threads, slots, window, flash attention,
-key/value type, memory apart for each slot. What would let it skip work (prompt caches) is off.
+key/value type, memory apart for each slot. What would let it skip work (prompt caches) is off,
+unless `cache` is said.
 """
 
 import importlib
@@ -28,9 +29,10 @@ def main() -> None:
     params.flash_attn_type = library.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED
     params.cache_type_k = params.cache_type_v = library.ggml_type.GGML_TYPE_F16
     params.kv_unified = False
-    params.cache_prompt = False
-    params.cache_ram_mib = 0
-    params.cache_idle_slots = False
+    if not settings.get("cache"):
+        params.cache_prompt = False
+        params.cache_ram_mib = 0
+        params.cache_idle_slots = False
     params.fit_params = False
     params.use_jinja = True
     params.verbosity = 0

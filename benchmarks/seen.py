@@ -94,8 +94,10 @@ def run(case: Case, folder: Path, model: Path | None, client: Helper, number: in
         body = {"model": server.model_name, "temperature": 0, "max_output_tokens": case.tokens, "stream": True}
         texts = prompts(number, case.streams)
         requests = [
-            request(port, "/v1/responses", {**body, "input": text, "seed": seed}, server.token)
-            for seed, text in enumerate(texts)
+            request(
+                port, "/v1/responses", {**body, "instructions": system, "input": text, "seed": seed}, server.token
+            )
+            for seed, (system, text) in enumerate(texts)
         ]
         server.ended(server.create(max_output_tokens=2, seed=999)["id"])
         skipped = len(records(stamps / "committed", COMMITTED))

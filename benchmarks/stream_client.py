@@ -93,6 +93,7 @@ def _peer(events: list[dict[str, Any]]) -> dict[str, Any]:
         "text": text,
         "tokens": usage["completion_tokens"],
         "prompt_tokens": usage["prompt_tokens"],
+        "cached": usage.get("prompt_tokens_details", {}).get("cached_tokens", 0),
         "events": len(events),
     }
 

@@ -78,6 +78,7 @@ def _models(models: list[Statistics]) -> Iterator[Metric]:
     starts = CounterMetricFamily("perdure_model_starts", "Starts of the model's process.", labels=["model"])
     drawn = CounterMetricFamily("perdure_model_tokens_drawn", "Tokens drawn by that process.", labels=["model"])
     read = CounterMetricFamily("perdure_model_tokens_read", "Tokens read by that process.", labels=["model"])
+    reused = CounterMetricFamily("perdure_model_tokens_reused", "Tokens that need not be read.", labels=["model"])
     for each in models:
         loaded.add_metric([each.model], each.loaded)
         slots.add_metric([each.model], each.slots)
@@ -85,7 +86,8 @@ def _models(models: list[Statistics]) -> Iterator[Metric]:
         starts.add_metric([each.model], each.starts)
         drawn.add_metric([each.model], each.tokens_drawn)
         read.add_metric([each.model], each.tokens_read)
-    yield from (loaded, slots, used, starts, drawn, read)
+        reused.add_metric([each.model], each.tokens_reused)
+    yield from (loaded, slots, used, starts, drawn, read, reused)
 
 
 def _storage(condition: Condition) -> Iterator[Metric]:

@@ -76,13 +76,17 @@ class PromptTooLong(Exception):
 
 
 class Statistics(msgspec.Struct, frozen=True):
-    """Counters of one model since its process started; `starts` counts processes since the service started."""
+    """Counters of one model since its process started; `starts` counts processes since the service started.
+
+    `tokens_read` and `tokens_reused` are of prompts and of what was drawn before a text was taken up again.
+    """
 
     model: str
     loaded: bool
     starts: int
     tokens_drawn: int
     tokens_read: int
+    tokens_reused: int
     slots: int
     slots_used: int
 

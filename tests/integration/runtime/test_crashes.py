@@ -13,11 +13,12 @@ import msgspec
 import pytest
 
 from perdure.domain.model import Message, Prompt, Shape
-from perdure.ports.runtime import Piece, RuntimeCrashed
+from perdure.ports.runtime import Job, Piece, RuntimeCrashed
 from perdure.runtime.llamacpp import wire
 from perdure.runtime.llamacpp.keeper import UNREADY_DEATHS_MAX, Keeper
 from perdure.runtime.llamacpp.supervisor import LlamaRuntime
 from tests.integration.runtime.tools import (
+    PROMPT,
     draw,
     is_gone,
     make_job,
@@ -57,6 +58,38 @@ def test_a_killed_engine_is_replaced_and_its_text_goes_on_exactly(tiny_model: Pa
             assert tokens_of(kept) + tokens_of(rest) == tokens_of(whole)
             assert runtime.statistics()[0].starts == 2
             assert runtime.fault() is None
+
+    run(test())
+
+
+def test_a_chat_goes_on_exactly_over_killed_engines(tiny_model: Path) -> None:
+    """Each turn finds in its slot what the turn before has left; every other one is killed in the middle of its text,
+    and is read whole by the new engine. Each answer is that of an engine that has seen nothing else.
+    """
+
+    async def alone(job: Job) -> tuple[int, ...]:
+        async with running(tiny_model) as runtime:
+            await runtime.load("m")
+            return tokens_of(await draw(runtime, job))
+
+    async def test() -> None:
+        prompt = PROMPT
+        async with running(tiny_model) as runtime:
+            for turn in range(4):
+                await runtime.load("m")
+                job = make_job(turn, prompt=prompt, tokens=800 if turn % 2 else 150)
+                kept: list[Piece] = []
+                if turn % 2:
+                    generation = await runtime.generate(job)
+                    kept += await generation.take()
+                    assert runtime.statistics()[0].tokens_reused > 150
+                    kill_engine(runtime)
+                    kept += (await rest_until(generation, RuntimeCrashed))[0]
+                    assert runtime.statistics()[0].tokens_reused == 0
+                    await runtime.load("m")
+                rest = await draw(runtime, msgspec.structs.replace(job, done=tokens_of(kept)))
+                assert tokens_of(kept) + tokens_of(rest) == await alone(job)
+                prompt += (*tokens_of(kept), *tokens_of(rest), 50 + turn)
 
     run(test())
 

@@ -161,11 +161,15 @@ class Round:
         return last
 
     def _prompt(self) -> str:
-        before = self._model()["tokens_read"]
+        before = self._prompt_tokens()
         self._create()
         wanted = self.rng.uniform(0, 0.9) * sum(each.response["usage"]["input_tokens"] for each in self.expected)
-        until(lambda: self._model()["tokens_read"] - before >= wanted or None, "the prompts to be read", 120)
+        until(lambda: self._prompt_tokens() - before >= wanted or None, "the prompts to be read", 120)
         return self._last()
+
+    def _prompt_tokens(self) -> int:
+        model = self._model()
+        return model["tokens_read"] + model["tokens_reused"]
 
     def _text(self) -> str | None:
         now = rows.of_the_living(self.server.data, self.readers).tasks

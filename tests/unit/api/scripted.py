@@ -277,7 +277,7 @@ class ScriptedService:
         return Health(self.unready is None, self.unready)
 
     def statistics(self) -> Sequence[Statistics]:
-        return [Statistics(MODEL, loaded=True, starts=1, tokens_drawn=3, tokens_read=3, slots=4, slots_used=0)]
+        return [Statistics(MODEL, True, 1, tokens_drawn=3, tokens_read=4, tokens_reused=5, slots=4, slots_used=0)]
 
     def condition(self) -> Condition:
         return self.condition_now

@@ -70,6 +70,7 @@ def test_the_service_tells_its_version_and_counters() -> None:
     assert (body["object"], body["version"]) == ("service", VERSION)
     (model,) = body["models"]
     assert (model["model"], model["tokens_drawn"], model["slots"]) == (MODEL, 3, 4)
+    assert (model["tokens_read"], model["tokens_reused"]) == (4, 5)
 
 
 def test_the_service_tells_how_its_store_stands() -> None:
@@ -120,6 +121,7 @@ def test_metrics_tell_the_same_as_the_service() -> None:
     assert totals == [SOUND.commits, SOUND.writes, SOUND.writes_refused]
     assert (seen["perdure_tasks_queued", ""], seen["perdure_tasks_running", ""]) == (2, 1)
     assert (seen["perdure_model_slots", MODEL], seen["perdure_model_tokens_drawn_total", MODEL]) == (4, 3)
+    assert [seen[f"perdure_model_tokens_{name}_total", MODEL] for name in ("read", "reused")] == [4, 5]
     assert seen["perdure_ready", ""] == 1
 
 

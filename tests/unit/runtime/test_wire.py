@@ -23,6 +23,7 @@ ANSWER = wire.Step(
     freed=(4,),
     tokens_drawn=10,
     tokens_read=20,
+    tokens_reused=30,
 )
 
 

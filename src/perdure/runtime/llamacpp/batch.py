@@ -2,12 +2,12 @@
 
 Reading and drawing are the same thing here. A text has tokens that the model has not read yet: at first its prompt
 and what was drawn before, afterwards the one token drawn last. Each call reads some of them for every text; where a
-text has nothing left to read, the next token is drawn.
+text has nothing left to read, the next token is drawn. What an earlier text has left in a slot is not read again.
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,11 +23,16 @@ from perdure.runtime.llamacpp.logprobs import logprob_of
 from perdure.runtime.llamacpp.notation import CALL_MARK, TOOL_CALL
 from perdure.runtime.llamacpp.plan import ROWS_MAX
 from perdure.runtime.llamacpp.sampling import NotNumbers, draw, penalised
+from perdure.runtime.llamacpp.slots import Slots
 from perdure.runtime.llamacpp.text import Pieces, Run, TextFailed
 from perdure.runtime.llamacpp.wire import Draw, Drawn, Failed, Step
 
 if TYPE_CHECKING:
     from perdure.runtime.llamacpp.masks import Grammars, Guide
+
+
+COPY_MIN_TOKENS = 64
+"""A copy takes the whole memory of a slot. To read so many tokens takes several times as long, with any model."""
 
 
 class Vocabulary(Protocol):
@@ -46,19 +51,21 @@ class Decoder(Protocol):
 
     def decode(self, rows: Sequence[Row]) -> None: ...
     def logits(self, index: int) -> NDArray[np.float32]: ...
-    def clear(self, slot: int) -> None: ...
+    def cut(self, slot: int, length: int) -> int: ...
+    def copy(self, source: int, slot: int) -> None: ...
 
 
 @dataclass(slots=True)
 class _Text:
-    """One text under way. `unread[at:]` waits to be read, at `position` of the slot and on.
+    """One text under way. `read` is what the model has read of it, `unread[at:]` waits to be read after that.
 
-    `guide` is there where a grammar is, `counts` (how often each token was drawn) where a penalty is. `bias` is what
-    the first token of all is drawn with.
+    `slot` is where, once it has one; `asked` of its tokens are the prompt. `fresh` is it until it has a row of its
+    own. `guide` is there where a grammar is, `counts` (how often each token was drawn) where a penalty is. `bias` is
+    what the first token of all is drawn with.
     """
 
     run: int
-    slot: int
+    asked: int
     sampling: Sampling
     tokens_max: int
     unread: tuple[int, ...]
@@ -67,17 +74,20 @@ class _Text:
     guide: "Guide | None"
     counts: Counter[int] | None
     bias: NDArray[np.float32] | None
+    slot: int = 0
+    read: list[int] = field(default_factory=list[int])
     at: int = 0
-    position: int = 0
+    fresh: bool = True
     reading: bool = True
 
     def rows(self, count: int) -> list[Row]:
         """The next `count` tokens to read; logits are wanted after the last one of all."""
         tokens = self.unread[self.at : self.at + count]
         last = len(self.unread) - self.at - 1
-        rows = [Row(token, self.position + n, self.slot, n == last) for n, token in enumerate(tokens)]
-        self.at += len(rows)
-        self.position += len(rows)
+        rows = [Row(token, len(self.read) + n, self.slot, n == last) for n, token in enumerate(tokens)]
+        self.at += len(tokens)
+        self.read += tokens
+        self.fresh = self.fresh and not rows
         return rows
 
     @property
@@ -117,13 +127,14 @@ class Batch:
         self._decoder = decoder
         self._vocabulary = vocabulary
         self._window = window
-        self._free = list(range(slots))
+        self._slots = Slots(slots)
         self._texts: dict[int, _Text] = {}
         self._drawn: list[Drawn] = []
         self._failed: list[Failed] = []
         self._freed: list[int] = []
         self.tokens_drawn = 0
         self.tokens_read = 0
+        self.tokens_reused = 0
 
     @property
     def busy(self) -> bool:
@@ -141,7 +152,7 @@ class Batch:
             self._begin(job)
 
     def _objection(self, job: Draw) -> str | None:
-        if not self._free:
+        if not self._slots.free:
             return "there is no free slot"
         if not job.prompt:
             return "the prompt is empty"
@@ -166,8 +177,28 @@ class Batch:
         elif text.drawn >= text.tokens_max:
             self._drawn.append(Drawn(job.run, (), (), End.LENGTH))
         else:
-            self._texts[job.run] = text
-            self._free.remove(text.slot)
+            self._settle(text)
+
+    def _settle(self, text: _Text) -> None:
+        """Give the text the slot that suits it best, and read only what is not there yet."""
+        text.slot, common = self._slots.take(text.unread, text.read)
+        self._leave(text, common)
+        self._texts[text.run] = text
+        self._borrow(text)
+
+    def _leave(self, text: _Text, common: int) -> None:
+        """Of what is in the text's slot, leave the tokens that it begins with."""
+        left = self._decoder.cut(text.slot, common)
+        self.tokens_reused += left - text.at
+        text.at = left
+        text.read[:] = text.unread[:left]
+
+    def _borrow(self, text: _Text) -> None:
+        """Copy its beginning from another slot where that has more of it."""
+        source, common = self._slots.longest(text.unread)
+        if common - text.at >= COPY_MIN_TOKENS:
+            self._decoder.copy(source, text.slot)
+            self._leave(text, common)
 
     def _text(self, job: Draw) -> _Text:
         sampling, grammar = job.sampling, job.shape.grammar
@@ -175,7 +206,7 @@ class Batch:
         pieces.go_on(job.done)
         return _Text(
             run=job.run,
-            slot=self._free[0],
+            asked=len(job.prompt),
             sampling=sampling,
             tokens_max=job.tokens_max,
             unread=job.prompt + job.done,
@@ -211,7 +242,7 @@ class Batch:
         """Free the slot of a text, wherever it stands. Known or not, the next report has it as freed."""
         text = self._texts.get(run)
         if text is not None:
-            self._release(text)
+            self._release(text, text.read)
         self._freed.append(run)
 
     def step(self) -> None:
@@ -222,9 +253,15 @@ class Batch:
         texts = list(self._texts.values())
         rows: list[Row] = []
         ready: list[tuple[int, _Text]] = []
-        for text, count in zip(texts, share([text.waiting for text in texts], ROWS_MAX), strict=True):
-            rows += text.rows(count)
-            self.tokens_read += count if text.reading else 0
+        counts = share([text.waiting for text in texts], ROWS_MAX)
+        served = [(text, count) for text, count in zip(texts, counts, strict=True) if count]
+        for text, _ in served:
+            if text.fresh:  # who has read the same while this one waited?
+                self._borrow(text)
+        for text, count in sorted(served, key=lambda pair: pair[0].slot):  # neighbours are computed together
+            some = text.rows(count)
+            rows += some
+            self.tokens_read += len(some) if text.reading else 0
             if not text.waiting:
                 ready.append((len(rows) - 1, text))
         self._decoder.decode(rows)
@@ -236,7 +273,7 @@ class Batch:
             self._go_on(text, self._decoder.logits(index))
         except (NotNumbers, TextFailed) as error:
             self._failed.append(Failed(text.run, str(error)))
-            self._release(text)
+            self._release(text, ())  # nobody knows what its cells are worth
 
     def _go_on(self, text: _Text, logits: NDArray[np.float32]) -> None:
         """Draw the next token, and report the piece that it completes, or the end that it is."""
@@ -264,12 +301,12 @@ class Batch:
 
     def _end(self, text: _Text, end: End, last: Run) -> None:
         self._drawn.append(Drawn(text.run, last.parts, last.tokens, end))
-        self._release(text)
+        self._release(text, text.read)
 
-    def _release(self, text: _Text) -> None:
+    def _release(self, text: _Text, kept: Sequence[int]) -> None:
+        """Free its slot, in which `kept` can be found again."""
         del self._texts[text.run]
-        self._decoder.clear(text.slot)
-        self._free.append(text.slot)
+        self._slots.give_back(text.slot, kept, asked=text.asked)
 
     def report(self) -> Step:
         """Everything since the last report."""
@@ -279,6 +316,7 @@ class Batch:
             freed=tuple(self._freed),
             tokens_drawn=self.tokens_drawn,
             tokens_read=self.tokens_read,
+            tokens_reused=self.tokens_reused,
         )
         self._drawn, self._failed, self._freed = [], [], []
         return step

@@ -6,6 +6,10 @@ tokens were divided over calls (measured for what `exactness.is_exact` accepts):
 - at most 32 rows a call: from 64 rows of one text on, flash attention sums in another order;
 - flash attention on, and one thread: with more, the split over threads changes the order for long texts;
 - memory apart for each slot: in a shared one a text's cells scatter over reused places, and the sum follows them.
+
+That is also why another text may have left the beginning of a text in its slot: in memory of its own, a token's cell
+is the one of its position, and what is in it does not depend on how it was read. Of memory that is apart, only the
+whole of a slot can be copied.
 """
 
 from collections.abc import Sequence
@@ -57,7 +61,8 @@ class Context:
     def decode(self, rows: Sequence[Row]) -> None:
         """Read the rows, at most `ROWS_MAX`. Raises `DecodeFailed`.
 
-        Every token must be one of the vocabulary, and a text's positions must follow one another from 0.
+        Every token must be one of the vocabulary, and a text's positions must follow one another from 0. Rows in the
+        order of their slots are computed together as far as the slots are neighbours; others slot after slot.
         """
         if not 0 < len(rows) <= ROWS_MAX:  # the library aborts the process over one row too many
             raise AssertionError(f"{len(rows)} rows in one call")
@@ -80,10 +85,22 @@ class Context:
             raise DecodeFailed(f"llama_get_logits_ith has nothing for row {index}")
         return np.ctypeslib.as_array(pointer, shape=(self._vocabulary,))
 
-    def clear(self, slot: int) -> None:
-        """Forget the text in a slot."""
+    def cut(self, slot: int, length: int) -> int:
+        """Forget the text in a slot from the position `length` on. Gives how much of it is left: `length`, or 0.
+
+        A text that is not there from its beginning (a sliding window has moved on) is no good for another one, and
+        the state of a recurrent model cannot be taken back. Raises `DecodeFailed`.
+        """
+        there = self._library.llama_memory_seq_pos_min(self._memory, slot) == 0
+        if length and there and self._library.llama_memory_seq_rm(self._memory, slot, length, -1):
+            return length
         if not self._library.llama_memory_seq_rm(self._memory, slot, -1, -1):
             raise DecodeFailed(f"slot {slot} cannot be cleared")
+        return 0
+
+    def copy(self, source: int, slot: int) -> None:
+        """Replace what is in `slot` by all that is in `source` now. The work is done by the next call of `decode`."""
+        self._library.llama_memory_seq_cp(self._memory, source, slot, -1, -1)
 
     def close(self) -> None:
         """Give the memory back. May be repeated."""

@@ -23,6 +23,7 @@ class Engine:
         self._last_run = 0
         self._tokens_drawn = 0
         self._tokens_read = 0
+        self._tokens_reused = 0
         self.keeper = Keeper(
             _MODULE,
             wire.EngineReady,
@@ -60,6 +61,7 @@ class Engine:
             starts=self.keeper.starts,
             tokens_drawn=self._tokens_drawn,
             tokens_read=self._tokens_read,
+            tokens_reused=self._tokens_reused,
             slots=self.slots,
             slots_used=len(self._runs),
         )
@@ -68,6 +70,7 @@ class Engine:
         if not isinstance(answer, wire.Step):
             raise wire.Nonsense(f"{type(answer).__name__} from an engine")
         self._tokens_drawn, self._tokens_read = answer.tokens_drawn, answer.tokens_read
+        self._tokens_reused = answer.tokens_reused
         for drawn in answer.drawn:
             self._show(drawn)
         for failed in answer.failed:
@@ -92,7 +95,7 @@ class Engine:
             generation.free()
 
     def _lose(self, how: str) -> None:
-        self._tokens_drawn = self._tokens_read = 0
+        self._tokens_drawn = self._tokens_read = self._tokens_reused = 0
         for run in list(self._runs):
             self._finish(run, RuntimeCrashed, f"the engine of {self._name} ended with {how}")
 

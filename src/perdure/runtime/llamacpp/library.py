@@ -150,6 +150,8 @@ _FUNCTIONS: Mapping[str, tuple[object, ...]] = {
     "llama_n_ctx_seq": (_UINT, _POINTER),
     "llama_get_memory": (_POINTER, _POINTER),
     "llama_memory_seq_rm": (_BOOL, _POINTER, _INT, _INT, _INT),
+    "llama_memory_seq_cp": (None, _POINTER, _INT, _INT, _INT, _INT),
+    "llama_memory_seq_pos_min": (_INT, _POINTER, _INT),
     "llama_batch_init": (LlamaBatch, _INT, _INT, _INT),
     "llama_batch_free": (None, LlamaBatch),
     "llama_decode": (_INT, _POINTER, LlamaBatch),

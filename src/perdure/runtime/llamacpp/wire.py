@@ -145,13 +145,17 @@ class Failed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Step(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Everything that one decode call, or the orders before it, brought. The counters only grow."""
+    """Everything that one decode call, or the orders before it, brought. The counters only grow.
+
+    `tokens_reused` are those that were found in a slot; they and `tokens_read` are all that texts began with.
+    """
 
     drawn: tuple[Drawn, ...]
     failed: tuple[Failed, ...]
     freed: tuple[int, ...]
     tokens_drawn: int
     tokens_read: int
+    tokens_reused: int
 
 
 Open = OpenTokenizer | OpenEngine
