@@ -18,6 +18,8 @@ WANTED = {
     "slots": "a whole number from 1 to 32",
     "window_tokens": "a whole number of tokens from 64 to 1048576",
     "kv_memory_max_bytes": "a whole number of bytes, at least 1048576",
+    "models_memory_max_bytes": "a whole number of bytes, at least 1048576, or not set",
+    "model_idle_seconds": "a number of seconds above 0, at most 31536000, or forever, or not set",
     "threads": "a whole number from 1 to 256",
     "body_max_bytes": "a whole number of bytes, at least 1024",
     "queue_max_tasks": "a whole number of tasks, at least 1",
