@@ -61,7 +61,7 @@ def loaded(runtime: LlamaRuntime) -> str:
 
 
 def engines(runtime: LlamaRuntime, models: int = 3) -> list[int]:
-    """The processes but for the tokenizers, of which each model has one. One that has just begun tells no name yet."""
+    """The processes but for the tokenizers, of which each model has one. One that has just begun has no name yet."""
     processes = runtime.processes()
     assert len(processes) >= models
     return [pid for pid in processes if b"tokenizer_child" not in Path(f"/proc/{pid}/cmdline").read_bytes()]
