@@ -106,6 +106,7 @@ def test_a_user_who_asks_again_keeps_his_place() -> None:
     ask(residence, "a", "second")
     assert ask(residence, "c", "user") == NOTHING
     assert residence.has("c", "user")
+    assert residence.waiting("c") == 0
     ask(residence, "b", "first")
     leave(residence, "user")
     assert gone(residence, "c") == (["b", "a"], [])
