@@ -279,9 +279,10 @@ def test_a_file_that_is_not_what_it_was_is_noticed_at_load_and_told_to_all_until
     """Under the same name it is another file when it was copied back; what it holds decides."""
     path = files[1]
     spare = path.with_suffix(".spare")
+    lines: list[str] = []
 
     async def test() -> None:
-        async with serving(files[:2], ONE) as runtime:
+        async with serving(files[:2], ONE, log=lines.append) as runtime:
             undisturbed = await text(runtime, "b")
             await use(runtime, "a")
             shutil.copyfile(path, spare)
@@ -307,6 +308,10 @@ def test_a_file_that_is_not_what_it_was_is_noticed_at_load_and_told_to_all_until
             await runtime.look()
             assert sorted(runtime.usable) == ["a", "b"]
             assert await text(runtime, "b") == undisturbed
+            assert [line for line in lines if "can be used again" in line] == [
+                f"model b ({path}): its file is as it was; the model can be used again"
+            ]
+            assert "model b is unloaded; it is loaded again when it is needed" in lines
 
     run(test())
 

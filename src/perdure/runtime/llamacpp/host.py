@@ -166,6 +166,8 @@ class Host:
         trouble = await self._file_trouble()
         if self._given_up.is_set():
             return
+        if trouble is None and self._unopened():
+            self._log("its file is as it was; the model can be used again")
         for keeper in self._unopened():
             if trouble is not None:
                 keeper.fault = trouble
