@@ -125,13 +125,13 @@ async def serve(settings: Settings, announce: Callable[[Started], None]) -> int:
             with _whole(settings.database):
                 owner = _ensure_owner(settings.token_file, store, clock, names)
                 await _to_its_end(owner, "start", settings.stop_database_seconds, stop)
-                if settings.model_file is not None:
-                    await unless(stop.asked, _require(runtime, settings.model_file))
+                if settings.model_files:
+                    await unless(stop.asked, _require(runtime, settings.model_files))
                 models_log.release()
                 engine = _engine(settings, store, runtime, clock, names)
                 left = await unless(stop.asked, engine.start())
             if left is not None:
-                started = Started(_url(listening), _model_name(settings), settings.token_file, left)
+                started = Started(_url(listening), _first_name(files), settings.token_file, left)
                 await _listen(settings, engine, names, listening, stop, lambda: _tell(settings, started, announce))
     log.event("stopped")
     return EXIT_DRAINED
@@ -208,6 +208,8 @@ async def _running(
         window=settings.window_tokens,
         threads=settings.threads,
         memory_max_bytes=settings.kv_memory_max_bytes,
+        models_memory_max_bytes=settings.models_memory_max_bytes or _machine_memory_bytes(),
+        idle_seconds=settings.idle_seconds,
         log=models_log.event,
     )
     runtime.start()
@@ -243,8 +245,12 @@ async def _keep_models(files: Sequence[ModelFile], store: Store, runtime: LlamaR
         log.fault("keep models", error)
 
 
-def _model_name(settings: Settings) -> str:
-    return settings.model_file.stem if settings.model_file else bundled.NAME
+def _first_name(files: Sequence[ModelFile]) -> str:
+    return files[0].name if files else bundled.NAME
+
+
+def _machine_memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _engine(settings: Settings, store: Store, runtime: LlamaRuntime, clock: Clock, names: Names) -> Engine:
@@ -277,11 +283,16 @@ def _whole(database: Path) -> Generator[None]:
 
 
 def _model_files(settings: Settings) -> list[ModelFile]:
-    named = settings.model_file
-    if named is not None:
-        if not named.is_file():
-            raise RefusedToStart(f"The model file {named} does not exist; name a GGUF file with --model.")
-        return [ModelFile(named.stem, named)]
+    named = [ModelFile(path.stem, path) for path in settings.model_files]
+    for file in named:
+        if not file.path.is_file():
+            raise RefusedToStart(f"The model file {file.path} does not exist; name a GGUF file with --model.")
+    names = [file.name for file in named]
+    for name in names:
+        if names.count(name) > 1:
+            raise RefusedToStart(f"Two model files are called {name}; a model is known by its file's name.")
+    if named:
+        return named
     found = bundled.find_bundled()
     if found is None:  # stored work stays readable; /readyz says that there is nothing to ask
         log.event(bundled.MISSING)
@@ -289,16 +300,13 @@ def _model_files(settings: Settings) -> list[ModelFile]:
     return [ModelFile(bundled.NAME, found, bundled.RECOMMENDED)]
 
 
-async def _require(runtime: LlamaRuntime, file: Path) -> None:
-    """A model named on the command line has to work: whoever named it is there to read why it does not."""
+async def _require(runtime: LlamaRuntime, files: Sequence[Path]) -> None:
+    """Models named on the command line have to work: whoever named them is there to read why one does not."""
     try:
-        for name in [card.name for card in await runtime.models()]:
-            await runtime.load(name)
-        fault = runtime.fault()
+        await runtime.warm()
     except ModelUnavailable as error:
-        fault = error.message
-    if fault is not None:
-        raise RefusedToStart(f"{fault} The file is {file}.")
+        told = "The file is" if len(files) == 1 else "The files are"
+        raise RefusedToStart(f"{error.message} {told} {', '.join(map(str, files))}.") from error
 
 
 async def _ensure_owner(path: Path, store: Store, clock: Clock, names: Names) -> None:

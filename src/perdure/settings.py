@@ -20,6 +20,7 @@ from perdure.domain.recovery import OnRestart
 
 PREFIX = "PERDURE_"
 _PATHS = ("data", "model")
+IDLE_SECONDS_OF_SEVERAL = 300.0
 _UNITS = ("bytes", "days", "seconds", "tokens", "tasks")
 
 
@@ -38,6 +39,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     slots: Annotated[int, Meta(ge=1, le=limits.SLOTS_MAX)] = 4
     window_tokens: Annotated[int, Meta(ge=64, le=1_048_576)] = 4096
     kv_memory_max_bytes: Annotated[int, Meta(ge=1024**2)] = 4 * 1024**3
+    models_memory_max_bytes: Annotated[int, Meta(ge=1024**2)] | None = None
+    model_idle_seconds: Annotated[float, Meta(gt=0, le=31_536_000)] | Literal["forever"] | None = None
     threads: Annotated[int, Meta(ge=1, le=256)] = 1
     body_max_bytes: Annotated[int, Meta(ge=1024)] = limits.BODY_MAX_BYTES
     queue_max_tasks: Annotated[int, Meta(ge=1)] = limits.QUEUE_LENGTH_MAX_TASKS
@@ -59,9 +62,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return Path(self.data)
 
     @property
-    def model_file(self) -> Path | None:
-        """The GGUF file to serve in place of the bundled model."""
-        return Path(self.model) if self.model else None
+    def model_files(self) -> list[Path]:
+        """The GGUF files to serve in place of the bundled model."""
+        return [Path(path) for path in self.model.split(os.pathsep)] if self.model else []
+
+    @property
+    def idle_seconds(self) -> float | None:
+        """How long a model that nobody uses stays loaded; None is as long as no other needs its memory. One that is
+        alone makes room for nobody, and its next user would wait for it."""
+        if self.model_idle_seconds is None:
+            return IDLE_SECONDS_OF_SEVERAL if len(self.model_files) > 1 else None
+        return None if self.model_idle_seconds == "forever" else self.model_idle_seconds
 
     @property
     def database(self) -> Path:
@@ -126,7 +137,7 @@ def _read(given: Mapping[str, object], environ: Mapping[str, str]) -> tuple[dict
             continue
         try:
             value = msgspec.convert(raw, field.type, strict=False)
-            chosen[name] = _whole(value) if name in _PATHS else value
+            chosen[name] = _paths(name, value) if name in _PATHS else value
         except (msgspec.ValidationError, _BadPath) as error:
             why = str(error) if isinstance(error, _BadPath) else f"must be {_wanted(field.type, name)}"
             problems.append(_Problem(f"{source} is {raw!r}: {why}", refuses=is_option or name == "data"))
@@ -160,6 +171,13 @@ def _nearest(stray: str, known: list[str]) -> str | None:
 
 class _BadPath(ValueError):
     """A path that leads nowhere."""
+
+
+def _paths(name: str, value: str) -> str | None:
+    """Whole paths in place of what was given: of models there may be several."""
+    if name != "model":
+        return _whole(value)
+    return os.pathsep.join(filter(None, map(_whole, filter(None, value.split(os.pathsep)))))
 
 
 def _whole(path: str | None) -> str | None:

@@ -32,9 +32,10 @@ TERMINAL = {"completed", "incomplete", "failed", "cancelled"}
 class Server:
     """One data folder and the process that serves it, if one runs."""
 
-    def __init__(self, data: Path, model: Path | None = None, **settings: Any) -> None:
+    def __init__(self, data: Path, model: Path | None = None, *others: Path, **settings: Any) -> None:
         self.data = data
         self.model = model
+        self.others = others
         self.settings = settings
         self.url = ""
         self.model_name = model.stem if model else "smollm2-135m-instruct"
@@ -48,8 +49,8 @@ class Server:
     def spawn(self, *prefix: str, port: int = 0) -> None:
         """Start the process without waiting for it to listen. `prefix` goes before the command."""
         options = ["--data", str(self.data), "--port", str(port)]
-        if self.model is not None:
-            options += ["--model", str(self.model)]
+        for model in (self.model, *self.others):
+            options += ["--model", str(model)] if model is not None else []
         env = os.environ | {f"PERDURE_{name.upper()}": str(value) for name, value in self.settings.items()}
         with self.errors.open("a") as stderr:
             self.process = subprocess.Popen(

@@ -18,6 +18,8 @@ WANTED = {
     "slots": "a whole number from 1 to 32",
     "window_tokens": "a whole number of tokens from 64 to 1048576",
     "kv_memory_max_bytes": "a whole number of bytes, at least 1048576",
+    "models_memory_max_bytes": "a whole number of bytes, at least 1048576, or not set",
+    "model_idle_seconds": "a number of seconds above 0, at most 31536000, or forever, or not set",
     "threads": "a whole number from 1 to 256",
     "body_max_bytes": "a whole number of bytes, at least 1024",
     "queue_max_tasks": "a whole number of tasks, at least 1",
@@ -139,3 +141,23 @@ def test_a_relative_path_in_a_folder_that_is_gone_is_refused(monkeypatch: pytest
 def test_the_user_s_folder_stands_where_nothing_is_named() -> None:
     """An empty variable names nothing."""
     assert load({}, {"PERDURE_DATA": "", "PERDURE_PORT": ""}, strict=True) == Settings()
+
+
+def test_several_models_are_named_one_after_the_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As in a search path; each is a path of its own."""
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.chdir(tmp_path)
+    chosen = load({}, {"PERDURE_MODEL": "~/a.gguf:b.gguf::/c.gguf:"}, strict=True)
+    assert chosen.model_files == [Path("/home/somebody/a.gguf"), tmp_path / "b.gguf", Path("/c.gguf")]
+    assert Settings().model_files == []
+
+
+@pytest.mark.parametrize(
+    ("idle", "models", "seconds"),
+    [(None, "a", None), (None, None, None), (None, "a:b", 300), (7, "a", 7), (7, "a:b", 7), ("forever", "a:b", None)],
+)
+def test_a_model_alone_stays_loaded_unless_it_is_told_otherwise(
+    idle: object, models: str | None, seconds: float | None
+) -> None:
+    """Several make room after a while by themselves."""
+    assert load({"model_idle_seconds": idle, "model": models}, {}).idle_seconds == seconds

@@ -4,7 +4,7 @@ Everything is counted where it happens and only read here. Loaded when somebody 
 the library.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -71,23 +71,30 @@ def _service(seen: Seen) -> Iterator[Metric]:
     yield _gauge("perdure_tasks_running", "Tasks that are worked on.", seen.workload.running)
 
 
+_OF_MODELS: dict[str, tuple[str, Callable[[Statistics], float | None]]] = {
+    "loaded": ("1 while a process has the model.", lambda each: each.loaded),
+    "usable": ("1 while nothing speaks against the model.", lambda each: each.fault is None),
+    "memory_bytes": ("What the model takes while it is loaded.", lambda each: each.memory_bytes),
+    "waiting": ("Tasks that wait for memory for the model.", lambda each: each.waiting),
+    "slots": ("Texts that can be drawn at once.", lambda each: each.slots),
+    "slots_used": ("Texts that are drawn now.", lambda each: each.slots_used),
+    "loads": ("How often the model was loaded.", lambda each: each.loads),
+    "starts": ("Starts of the model's process.", lambda each: each.starts),
+    "tokens_drawn": ("Tokens drawn by that process.", lambda each: each.tokens_drawn),
+    "tokens_read": ("Tokens read by that process.", lambda each: each.tokens_read),
+    "tokens_reused": ("Tokens that need not be read.", lambda each: each.tokens_reused),
+}
+_COUNTERS = {"loads", "starts", "tokens_drawn", "tokens_read", "tokens_reused"}
+
+
 def _models(models: list[Statistics]) -> Iterator[Metric]:
-    loaded = GaugeMetricFamily("perdure_model_loaded", "1 while a process has the model.", labels=["model"])
-    slots = GaugeMetricFamily("perdure_model_slots", "Texts that can be drawn at once.", labels=["model"])
-    used = GaugeMetricFamily("perdure_model_slots_used", "Texts that are drawn now.", labels=["model"])
-    starts = CounterMetricFamily("perdure_model_starts", "Starts of the model's process.", labels=["model"])
-    drawn = CounterMetricFamily("perdure_model_tokens_drawn", "Tokens drawn by that process.", labels=["model"])
-    read = CounterMetricFamily("perdure_model_tokens_read", "Tokens read by that process.", labels=["model"])
-    reused = CounterMetricFamily("perdure_model_tokens_reused", "Tokens that need not be read.", labels=["model"])
-    for each in models:
-        loaded.add_metric([each.model], each.loaded)
-        slots.add_metric([each.model], each.slots)
-        used.add_metric([each.model], each.slots_used)
-        starts.add_metric([each.model], each.starts)
-        drawn.add_metric([each.model], each.tokens_drawn)
-        read.add_metric([each.model], each.tokens_read)
-        reused.add_metric([each.model], each.tokens_reused)
-    yield from (loaded, slots, used, starts, drawn, read, reused)
+    for name, (what, of) in _OF_MODELS.items():
+        kind = CounterMetricFamily if name in _COUNTERS else GaugeMetricFamily
+        family = kind(f"perdure_model_{name}", what, labels=["model"])
+        for each in models:
+            if (value := of(each)) is not None:
+                family.add_metric([each.model], value)
+        yield family
 
 
 def _storage(condition: Condition) -> Iterator[Metric]:

@@ -5,6 +5,7 @@ What does the work of a command is imported when it runs, so that each starts as
 
 import argparse
 import math
+import os
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -178,7 +179,8 @@ def _add_serve(commands: Commands) -> None:
     add = serve.add_argument
     add("--host", metavar="ADDRESS", type=something, help="address to listen on (default 127.0.0.1)")
     add("--port", metavar="NUMBER", type=whole_number, help="port to listen on (default 8383; 0: any free one)")
-    add("--model", metavar="FILE", type=something, help="a GGUF file to serve in place of the bundled model")
+    told = "a GGUF file to serve in place of the bundled model; may be given several times"
+    add("--model", metavar="FILE", type=something, action="append", help=told)
 
 
 def _add_ask(commands: Commands) -> None:
@@ -293,7 +295,8 @@ def _tell_passed_over(data: str | None) -> None:
 def _serve(args: argparse.Namespace) -> int:
     from perdure.cli.serve import serve
 
-    return serve({name: getattr(args, name) for name in ("data", "host", "port", "model")})
+    model = None if args.model is None else os.pathsep.join(args.model)
+    return serve({"model": model} | {name: getattr(args, name) for name in ("data", "host", "port")})
 
 
 def _ask(args: argparse.Namespace) -> int:

@@ -89,7 +89,13 @@ class Runner:
         self._crashes_max = crashes_max
 
     async def __call__(self, run: Run) -> None:
-        """Work until the task has ended, or the run was asked to leave."""
+        """Work until the task has ended, or the run was asked to leave. Its model stays loaded meanwhile."""
+        try:
+            await self._work(run)
+        finally:
+            self._runtime.release(run.ident)
+
+    async def _work(self, run: Run) -> None:
         while not run.leaving.is_set():
             run.hint.clear()  # before the row is read, or a change in between would go unnoticed
             try:
@@ -121,7 +127,7 @@ class Runner:
             await self._recorder.fail(record, await self._recorder.journal(record), exhausted(record.crashes))
             return
         try:
-            await unless(run.hint, self._runtime.load(record.model))
+            await unless(run.hint, self._runtime.load(record.model, record.ident))
             if not run.hint.is_set():
                 await (self._begin(record) if record.status is Status.LOADING else self._draw(run, record))
         except InvalidRequest as error:

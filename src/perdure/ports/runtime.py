@@ -76,9 +76,12 @@ class PromptTooLong(Exception):
 
 
 class Statistics(msgspec.Struct, frozen=True):
-    """Counters of one model since its process started; `starts` counts processes since the service started.
+    """Counters of one model since its process started. `loads` and `starts` count since the service started: how
+    often it was loaded, and the processes that this took; more of these is crashes.
 
     `tokens_read` and `tokens_reused` are of prompts and of what was drawn before a text was taken up again.
+    `memory_bytes` is what it takes while it is loaded, None until that is known. `waiting` is how many wait for room
+    for it, `fault` why it cannot be used, in one sentence.
     """
 
     model: str
@@ -89,6 +92,10 @@ class Statistics(msgspec.Struct, frozen=True):
     tokens_reused: int
     slots: int
     slots_used: int
+    loads: int = 0
+    memory_bytes: int | None = None
+    waiting: int = 0
+    fault: str | None = None
 
 
 class Generation(Protocol):
@@ -143,8 +150,15 @@ class Runtime(Protocol):
         """
         ...
 
-    async def load(self, model: str) -> None:
-        """Return when the model can draw. Raises `ModelUnavailable` with the reason."""
+    async def load(self, model: str, user: str = "") -> None:
+        """Return when the model can draw, which may have to wait until others leave it their memory. From then on it
+        stays loaded until `release` is called with the same user, also where this call ends otherwise. May be
+        repeated. Raises `ModelUnavailable` with the reason.
+        """
+        ...
+
+    def release(self, user: str = "") -> None:
+        """The user needs no model any more, and waits for none. May be repeated."""
         ...
 
     async def generate(self, job: Job) -> Generation:

@@ -148,8 +148,8 @@ class ScriptedRuntime:
     """Implements `Runtime`. Attributes are what a test sets before, and looks at after.
 
     `cards` are the models; `unavailable` says of a model why it cannot be used; `dropped` is told of every prompt.
-    `prompts` are what was encoded so far and `jobs` the starts, `drawn` counts tokens, `loads` loads, `busiest` the
-    most generations that were under way at once.
+    `prompts` are what was encoded so far and `jobs` the starts, `drawn` counts tokens, `loads` loads, `users` are who
+    holds a model, `busiest` the most generations that were under way at once.
     """
 
     def __init__(self, slots: int = 1, window: int = 4096) -> None:
@@ -160,6 +160,7 @@ class ScriptedRuntime:
         self.dropped: tuple[str, ...] = ()
         self.drawn = 0
         self.loads = 0
+        self.users: set[str] = set()
         self.busy = 0
         self.busiest = 0
         self._slots = slots
@@ -208,9 +209,10 @@ class ScriptedRuntime:
         self.prompts.append(prompt)
         return Encoded(encoded("".join(message.content for message in prompt.messages)), dropped=self.dropped)
 
-    async def load(self, model: str) -> None:
+    async def load(self, model: str, user: str = "") -> None:
         """Return when the model can draw."""
         self.loads += 1
+        self.users.add(user)
         await asyncio.sleep(0)
         self._check(model)
         if model not in self.cards:
@@ -218,8 +220,13 @@ class ScriptedRuntime:
         if self.load_gate is not None:
             await self.load_gate.wait()
 
+    def release(self, user: str = "") -> None:
+        """The user needs it no more."""
+        self.users.discard(user)
+
     async def generate(self, job: Job) -> Generation:
         """Start drawing."""
+        assert job.ident in self.users, "a model that is not held may be unloaded"  # noqa: S101 -- a check of the caller
         script = self._scripts.setdefault(job.prompt, Script())
         drawn_before = tuple(self._token(job, script, position) for position in range(len(job.done)))
         assert job.done == drawn_before, "a job goes on after tokens that were never drawn"  # noqa: S101 -- a check of the caller
@@ -231,7 +238,7 @@ class ScriptedRuntime:
 
     def statistics(self) -> Sequence[Statistics]:
         """Counters."""
-        return [Statistics(name, True, 1, self.drawn, 0, self._slots, self.busy) for name in sorted(self.cards)]
+        return [Statistics(name, True, 1, self.drawn, 0, 0, self._slots, self.busy) for name in sorted(self.cards)]
 
     async def close(self) -> None:
         """There is no process to end."""

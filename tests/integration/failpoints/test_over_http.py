@@ -128,7 +128,9 @@ def test_killed_between_the_commit_of_a_create_and_its_answer(server: Doomed) ->
 @pytest.mark.proves("C-25")
 def test_killed_after_the_claim(server: Doomed) -> None:
     """The response is loading; the next start queues it, and it runs."""
-    server.start_doomed(Line("engine/run.py", "await unless(run.hint, self._runtime.load(record.model))"))
+    server.start_doomed(
+        Line("engine/run.py", "await unless(run.hint, self._runtime.load(record.model, record.ident))")
+    )
     found = server.create(**BODY)["id"]
     server.dies()
     server.start()

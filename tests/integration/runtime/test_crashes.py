@@ -167,6 +167,10 @@ def test_a_killed_tokenizer_is_replaced(tiny_model: Path) -> None:
     run(test())
 
 
+async def opening() -> wire.Order:
+    return wire.Stop(1)
+
+
 def test_a_child_that_never_gets_ready_is_given_up() -> None:
     """After a few deaths, with pauses that grow, the fault stays and no other is started."""
 
@@ -176,7 +180,7 @@ def test_a_child_that_never_gets_ready_is_given_up() -> None:
         keeper = Keeper(
             "perdure.runtime.llamacpp.no_such_module",
             wire.EngineReady,
-            opening=lambda: wire.Stop(1),
+            opening=opening,
             receive=lambda _: None,
             lost=losses.append,
             log=lines.append,
@@ -200,7 +204,7 @@ def test_a_child_that_speaks_nonsense_is_ended() -> None:
         keeper = Keeper(
             "this",
             wire.EngineReady,
-            opening=lambda: wire.Stop(1),
+            opening=opening,
             receive=lambda _: None,
             lost=lambda _: None,
             log=lines.append,

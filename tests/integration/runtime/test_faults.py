@@ -13,6 +13,7 @@ from perdure.domain.errors import ModelUnavailable
 from perdure.domain.model import Message, Prompt
 from perdure.runtime.llamacpp.host import ModelFile
 from perdure.runtime.llamacpp.supervisor import LlamaRuntime
+from perdure.testing.tiny_gguf import write_tiny_model
 from tests.integration.runtime.tools import draw, make_job, run, running, text_of, until
 
 
@@ -117,8 +118,8 @@ def test_no_model_at_all_is_a_fault() -> None:
 def test_a_file_that_changed_is_not_served_under_the_old_digest(tiny_model: Path, tmp_path: Path) -> None:
     """The engine dies, and its successor would load other weights."""
     path, new = tmp_path / "model.gguf", tmp_path / "new.gguf"
-    for copy in (path, new):
-        copy.write_bytes(tiny_model.read_bytes())
+    path.write_bytes(tiny_model.read_bytes())
+    write_tiny_model(new, seed=9)
 
     async def test() -> None:
         async with running(path) as runtime:

@@ -145,6 +145,24 @@ async def test_a_fault_of_our_own_is_bounded_like_a_crash(tmp_path: Path) -> Non
 
 
 @scenario
+async def test_a_model_is_held_from_its_load_to_the_end_whatever_the_end_is(tmp_path: Path) -> None:
+    """It could else be unloaded between two steps, or would never be."""
+    async with started(tmp_path, slots=4) as stage:
+        stage.runtime.play("crashes", Script(troubles=[(2, RuntimeCrashed("it is gone"))]))
+        stage.runtime.play("refused", Script(troubles=[(2, JobFailed("numbers that are not numbers"))]))
+        stage.runtime.play("waits", Script(gates={3: asyncio.Event()}))
+        others = [await stage.submit(text) for text in ("ends", "crashes", "refused")]
+        waiting = await stage.submit("waits")
+        for ident in others:
+            await stage.ended(ident)
+        while stage.runtime.users != {waiting}:
+            await turns(1)
+        await stage.engine.cancel(stage.principal, waiting, background_only=True)
+        while stage.runtime.users:
+            await turns(1)
+
+
+@scenario
 async def test_background_work_waits_for_a_model_that_cannot_be_used(tmp_path: Path) -> None:
     """A fault of the model loses no accepted work: what was loading is queued again, and runs once it is gone."""
     async with started(tmp_path) as stage:

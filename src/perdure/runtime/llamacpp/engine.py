@@ -1,6 +1,6 @@
 """The engine of one model as the service sees it: texts in, pieces out, over a child that may die at any time."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from perdure.ports.runtime import End, Job, JobFailed, Piece, RuntimeCrashed, Statistics
 from perdure.runtime.llamacpp import wire
@@ -11,14 +11,23 @@ _MODULE = "perdure.runtime.llamacpp.engine_child"
 
 
 class Engine:
-    """Runs texts in the engine child of the model `name`. `opening` and `log` are as in `Keeper`.
+    """Runs texts in the engine child of the model `name`. `opening`, `log` and `failed` are as in
+    `Keeper`.
 
     `slots` is how many texts at once: 0 until it is known what fits.
     """
 
-    def __init__(self, name: str, *, opening: Callable[[], wire.Order], log: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        opening: Callable[[], Awaitable[wire.Order]],
+        log: Callable[[str], None],
+        failed: Callable[[], None],
+    ) -> None:
         self._name = name
         self.slots = 0
+        self.loads = 0
         self._runs: dict[int, LlamaGeneration] = {}
         self._last_run = 0
         self._tokens_drawn = 0
@@ -31,7 +40,13 @@ class Engine:
             receive=self._receive,
             lost=self._lose,
             log=log,
+            failed=failed,
         )
+
+    def load(self) -> None:
+        """Begin to load the model; returns at once."""
+        self.loads += 1
+        self.keeper.start()
 
     async def ready(self) -> wire.EngineReady:
         """Wait until the engine can draw. Raises `ModelUnavailable`."""
@@ -64,6 +79,7 @@ class Engine:
             tokens_reused=self._tokens_reused,
             slots=self.slots,
             slots_used=len(self._runs),
+            loads=self.loads,
         )
 
     def _receive(self, answer: wire.Answer) -> None:

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from perdure.domain.errors import InvalidRequest, ModelUnavailable
 from perdure.domain.model import Encoded, ModelCard, Prompt
 from perdure.ports.runtime import Job, PromptTooLong, Statistics
@@ -20,7 +22,7 @@ from perdure.runtime.llamacpp.exactness import fingerprint, is_exact
 from perdure.runtime.llamacpp.generation import LlamaGeneration
 from perdure.runtime.llamacpp.keeper import Keeper
 from perdure.runtime.llamacpp.library import LibraryUnusable, find_library
-from perdure.runtime.llamacpp.plan import DoesNotFit, make_plan
+from perdure.runtime.llamacpp.plan import DoesNotFit, Plan, make_plan
 from perdure.runtime.llamacpp.prompts import texts
 from perdure.runtime.llamacpp.tokenizer import Tokenizer
 
@@ -43,6 +45,7 @@ class HostSettings(NamedTuple):
     window: int
     threads: int
     memory_max_bytes: int
+    models_memory_max_bytes: int
     library: Path | None
     log: Callable[[str], None]
 
@@ -86,9 +89,10 @@ def _identify(path: Path) -> _Identity:
 
 
 class Host:
-    """Keeps the model of one file at work, or knows why it cannot be."""
+    """Keeps the model of one file at work, or knows why it cannot be. `failed` is told the name of a model whose
+    engine is given up."""
 
-    def __init__(self, file: ModelFile, settings: HostSettings) -> None:
+    def __init__(self, file: ModelFile, settings: HostSettings, *, failed: Callable[[str], None]) -> None:
         self.name = file.name
         self._path = file.path
         self._recommended = file.recommended
@@ -99,13 +103,14 @@ class Host:
         self._starting: asyncio.Task[None] | None = None
         self._given_up = threading.Event()
         self._text_max_bytes = 0
+        self.memory_bytes: int | None = None
         log = self._log
         self.tokenizer = Tokenizer(file.name, opening=self._open_tokenizer, log=log)
-        self.engine = Engine(file.name, opening=self._open_engine, log=log)
+        self.engine = Engine(file.name, opening=self._open_engine, log=log, failed=lambda: failed(file.name))
 
-    def start(self) -> None:
-        """Begin; returns at once."""
-        self._starting = asyncio.create_task(self._start(), name=f"start of {self.name}")
+    def start(self, *, load: bool) -> None:
+        """Begin; returns at once. To `load` the model right away saves the time until its card is known."""
+        self._starting = asyncio.create_task(self._start(load=load), name=f"start of {self.name}")
 
     @property
     def fault(self) -> str | None:
@@ -113,9 +118,15 @@ class Host:
         reason = self._own_fault or self.tokenizer.keeper.fault or self.engine.keeper.fault
         return f"The model {self.name} cannot be used: {reason.rstrip('.')}." if reason else None
 
+    @property
+    def usable(self) -> bool:
+        """Whether nothing speaks against the model, and what fits is known."""
+        return self._card is not None and self.fault is None
+
     async def card(self) -> ModelCard:
         """The card; waits for the first start. Raises `ModelUnavailable`."""
         await self._started()
+        await self.look_again()
         if self._card is None or self.fault is not None:
             raise ModelUnavailable(self.fault or f"The model {self.name} has not been started.")
         return self._card
@@ -135,9 +146,8 @@ class Host:
             param = "tools" if prompt.tools else f"{prompt.places.format}.schema"
             raise InvalidRequest("A schema holds a whole number of more than 64 bits.", param=param) from error
 
-    async def load(self) -> None:
-        """See the port."""
-        await self.card()
+    async def ready(self) -> None:
+        """Wait until the model, which is being loaded, can draw. Raises `ModelUnavailable`."""
         with self._naming_the_fault():
             await self.engine.ready()
 
@@ -147,7 +157,27 @@ class Host:
 
     def statistics(self) -> Statistics:
         """See the port."""
-        return self.engine.statistics()
+        return msgspec.structs.replace(self.engine.statistics(), memory_bytes=self.memory_bytes, fault=self.fault)
+
+    async def look_again(self) -> None:
+        """Where its file is why the model cannot be used, see whether it is back as it was."""
+        if self._card is None or not self._unopened():
+            return
+        trouble = await self._file_trouble()
+        if self._given_up.is_set():
+            return
+        if trouble is None and self._unopened():
+            self._log("its file is as it was; the model can be used again")
+        for keeper in self._unopened():
+            if trouble is not None:
+                keeper.fault = trouble
+            elif keeper is self.tokenizer.keeper:
+                keeper.start()
+            else:
+                keeper.forgive()  # it starts when somebody needs it
+
+    def _unopened(self) -> list[Keeper[Any]]:
+        return [keeper for keeper in self.keepers() if keeper.unopened]
 
     def keepers(self) -> Sequence[Keeper[Any]]:
         """The keepers of both children."""
@@ -156,10 +186,10 @@ class Host:
     async def close(self) -> None:
         """End both children and return when they are gone. May be repeated."""
         self._given_up.set()
-        await asyncio.gather(self.tokenizer.keeper.close(), self.engine.keeper.close())
-        if self._starting is not None:
+        if self._starting is not None:  # first: it starts children
             self._starting.cancel()
             await asyncio.gather(self._starting, return_exceptions=True)
+        await asyncio.gather(self.tokenizer.keeper.close(), self.engine.keeper.close())
 
     @contextmanager
     def _naming_the_fault(self) -> Generator[None]:
@@ -174,7 +204,7 @@ class Host:
         if self._starting is not None and not self._starting.done():
             await asyncio.wait([self._starting])
 
-    async def _start(self) -> None:
+    async def _start(self, *, load: bool) -> None:
         try:
             self._identity = await asyncio.to_thread(_identify, self._path)
             library = self._settings.library or find_library()
@@ -185,7 +215,8 @@ class Host:
             self._blame(str(error))
             return
         self.tokenizer.keeper.start()
-        self.engine.keeper.start()
+        if load:
+            self.engine.load()
         try:
             self._card = await self._make_card(library)
         except OSError as error:
@@ -205,14 +236,9 @@ class Host:
             asyncio.to_thread(sha256_of, library, self._given_up),
         )
         threads = self._settings.threads
-        plan = make_plan(
-            bytes_per_token=facts.kv_bytes_per_token,
-            context_train=facts.context_train,
-            slots=self._settings.slots,
-            window=self._settings.window,
-            memory_max_bytes=self._settings.memory_max_bytes,
-        )
+        plan = self._plan(facts)
         self.engine.slots = plan.slots
+        self.memory_bytes = self._identity.size_bytes + plan.kv_bytes
         self._text_max_bytes = plan.window * facts.token_bytes_max
         temperature, top_p = default_sampling(facts, self._recommended, self._log)
         return ModelCard(
@@ -236,31 +262,69 @@ class Host:
     def _log(self, line: str) -> None:
         self._settings.log(f"model {self.name} ({self._path}): {line}")
 
-    def _check_identity(self) -> None:
-        """Raise `ModelUnavailable` if the file is another than the one whose digest the card shows."""
+    def _kv_max_bytes(self) -> int:
+        """What the key/value memory may take: its own bound, and what the file leaves of that of all models."""
+        assert self._identity is not None  # noqa: S101 - nothing is loaded before the file was looked at
+        left = self._settings.models_memory_max_bytes - self._identity.size_bytes
+        return min(self._settings.memory_max_bytes, max(0, left))
+
+    def _plan(self, facts: wire.TokenizerReady) -> Plan:
+        """What fits. Raises `DoesNotFit`, which names the setting."""
+        allowed = self._kv_max_bytes()
         try:
-            now = _identify(self._path)
+            return make_plan(
+                bytes_per_token=facts.kv_bytes_per_token,
+                context_train=facts.context_train,
+                slots=self._settings.slots,
+                window=self._settings.window,
+                memory_max_bytes=allowed,
+            )
+        except DoesNotFit as error:
+            if allowed == self._settings.memory_max_bytes:
+                raise DoesNotFit(f"{error} by kv_memory_max_bytes") from error
+            assert self._identity is not None  # noqa: S101 - as above
+            raise DoesNotFit(
+                f"{error}: models_memory_max_bytes is {self._settings.models_memory_max_bytes:,}, and its file takes "
+                f"{self._identity.size_bytes:,}"
+            ) from error
+
+    async def _check_file(self) -> None:
+        """Raise `ModelUnavailable` where the file is not the one whose digest the card shows."""
+        trouble = await self._file_trouble()
+        if trouble is not None:
+            raise ModelUnavailable(trouble)
+
+    async def _file_trouble(self) -> str | None:
+        """What is wrong with the file. One that was copied, or touched, and holds the same is the same."""
+        try:
+            now = await asyncio.to_thread(_identify, self._path)
+            if now == self._identity:
+                return None
+            if self._card is not None and now.size_bytes == self._card.size_bytes:
+                digest = await asyncio.to_thread(sha256_of, self._path, self._given_up)
+                if digest == self._card.digest and await asyncio.to_thread(_identify, self._path) == now:
+                    self._identity = now
+                    return None
         except OSError as error:
-            raise ModelUnavailable(f"its file cannot be read ({error.strerror})") from error
-        if now != self._identity:
-            raise ModelUnavailable("its file has changed since the service started; restart the service")
+            return f"its file cannot be read ({error.strerror})"
+        return "its file has changed since the service started; put the old one back, or restart the service"
 
     def _library(self) -> bytes | None:
         return os.fsencode(self._settings.library) if self._settings.library else None
 
-    def _open_tokenizer(self) -> wire.Order:
-        self._check_identity()
+    async def _open_tokenizer(self) -> wire.Order:
+        await self._check_file()
         return wire.OpenTokenizer(
             path=os.fsencode(self._path), library=self._library(), calling=self._recommended.calling
         )
 
-    def _open_engine(self) -> wire.Order:
-        self._check_identity()
+    async def _open_engine(self) -> wire.Order:
+        await self._check_file()
         return wire.OpenEngine(
             path=os.fsencode(self._path),
             library=self._library(),
             slots=self._settings.slots,
             window=self._settings.window,
             threads=self._settings.threads,
-            memory_max_bytes=self._settings.memory_max_bytes,
+            memory_max_bytes=self._kv_max_bytes(),
         )

@@ -6,7 +6,7 @@ a fault too. So neither a damaged file nor a poisonous task makes a loop of star
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from perdure.domain.errors import ModelUnavailable
@@ -25,8 +25,9 @@ ReadyT = TypeVar("ReadyT", wire.TokenizerReady, wire.EngineReady)
 class Keeper(Generic[ReadyT]):
     """The child of one kind for one model.
 
-    `opening` gives the first order of each new child and may raise `ModelUnavailable`, which is then the fault;
-    `receive` gets every later answer; `lost` is told, once, when a child that had been started is gone.
+    `opening` gives the first order of each new child and may raise `ModelUnavailable`, which is then the fault, and
+    `unopened` is set; `receive` gets every later answer; `lost` is told, once, when a child that had been started is
+    gone; `failed` is told of a fault.
     """
 
     def __init__(
@@ -34,10 +35,11 @@ class Keeper(Generic[ReadyT]):
         module: str,
         ready_type: type[ReadyT],
         *,
-        opening: Callable[[], wire.Order],
+        opening: Callable[[], Awaitable[wire.Order]],
         receive: Callable[[wire.Answer], None],
         lost: Callable[[str], None],
         log: Callable[[str], None],
+        failed: Callable[[], None] = lambda: None,
     ) -> None:
         self._module = module
         self._ready_type = ready_type
@@ -45,16 +47,20 @@ class Keeper(Generic[ReadyT]):
         self._receive = receive
         self._lost = lost
         self._log = log
+        self._failed = failed
         self._child: Child | None = None
         self._ready: ReadyT | None = None
         self._closing = asyncio.Event()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.fault: str | None = None
+        self.unopened = False
         self.starts = 0
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Begin; returns at once. After `stop` or a fault it begins anew."""
+        self.forgive()
+        self._closing.clear()
         self._task = asyncio.create_task(self._keep_or_say_why(), name=self._module)
 
     @property
@@ -76,10 +82,19 @@ class Keeper(Generic[ReadyT]):
                 return self._ready
             await self._changed.wait()
 
+    def forgive(self) -> None:
+        """Forget the fault."""
+        self.fault, self.unopened = None, False
+
     async def close(self) -> None:
-        """End the child and return when it is gone. May be repeated."""
+        """End the child for good and return when it is gone. May be repeated."""
         self._closing.set()
         self._set_fault("The service is stopping.")
+        await self.stop()
+
+    async def stop(self) -> None:
+        """End the child and return when it is gone; another comes with `start`."""
+        self._closing.set()
         if self._child is not None:
             self._child.leave()
         if self._task is None:
@@ -94,6 +109,7 @@ class Keeper(Generic[ReadyT]):
             self.fault = fault
             if not self._closing.is_set():
                 self._log(f"{self._module} is given up: {fault}")
+                self._failed()
         self._tell()
 
     def _tell(self) -> None:
@@ -139,9 +155,10 @@ class Keeper(Generic[ReadyT]):
     async def _live(self) -> tuple[bool, str]:
         """One child from start to end: whether it was ever ready, and how it ended."""
         try:
-            opening = self._opening()
+            opening = await self._opening()
             child = await Child.spawn(self._module)
         except ModelUnavailable as error:
+            self.unopened = True
             self._set_fault(error.message)
             return False, error.message
         except OSError as error:

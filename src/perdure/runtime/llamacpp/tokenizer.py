@@ -1,7 +1,7 @@
 """The tokenizer of one model as the service sees it, over a child that may die at any time."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from perdure.domain.errors import InvalidRequest, ModelUnavailable
 from perdure.domain.model import Encoded, Prompt
@@ -18,7 +18,9 @@ _Reply = wire.Encoded | wire.TooLong | wire.NotEncoded | wire.Busy
 class Tokenizer:
     """Encodes conversations in the tokenizer child of the model `name`. `opening` and `log` are as in `Keeper`."""
 
-    def __init__(self, name: str, *, opening: Callable[[], wire.Order], log: Callable[[str], None]) -> None:
+    def __init__(
+        self, name: str, *, opening: Callable[[], Awaitable[wire.Order]], log: Callable[[str], None]
+    ) -> None:
         self._name = name
         self._waiting: dict[int, asyncio.Future[_Reply]] = {}
         self._last_number = 0
