@@ -6,6 +6,7 @@ what is true.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
@@ -15,10 +16,11 @@ import msgspec
 from perdure.domain.errors import InvalidRequest, ModelUnavailable, StorageFailed, StorageFull
 from perdure.domain.journal import Journal
 from perdure.domain.lifecycle import OWNED, Cause, Status, step
-from perdure.domain.limits import STORAGE_RETRY_SECONDS
+from perdure.domain.limits import DISPATCH_POLL_SECONDS, STORAGE_RETRY_SECONDS
 from perdure.domain.model import ModelCard
 from perdure.domain.parts import Part, Reasoning
 from perdure.domain.response import ResponseError
+from perdure.engine.quarantine import Quarantine
 from perdure.engine.record import Recorder
 from perdure.engine.wakeups import unless, wait_for
 from perdure.ports.runtime import End, Job, JobFailed, Piece, Runtime, RuntimeCrashed
@@ -36,6 +38,8 @@ class Run:
         self.ident = ident
         self.hint = asyncio.Event()
         self.leaving = asyncio.Event()
+        self.fault: str | None = None
+        """What the last crash in this process was, for the `detail` of an end."""
 
     def poke(self) -> None:
         """The row has changed."""
@@ -68,11 +72,15 @@ def fits(record: TaskRecord, card: ModelCard) -> bool:
     return record.prompt_tokens + record.tokens_max <= card.context_length
 
 
-def exhausted(crashes: int) -> ResponseError:
+def got_further(record: TaskRecord) -> bool:
+    """Whether tokens were kept since the last start, beyond what any start began with."""
+    return record.tokens_kept > record.tokens_mark
+
+
+def exhausted(crashes: int, detail: str | None = None) -> ResponseError:
     """The end of a task that brings its process down again and again."""
-    return ResponseError(
-        "attempts_exhausted", f"The work was started {crashes} times and crashed each time without getting further."
-    )
+    message = f"The work was started {crashes} times and crashed each time without getting further."
+    return ResponseError("attempts_exhausted", message, detail)
 
 
 class Runner:
@@ -87,9 +95,17 @@ class Runner:
         self._report = report
         self._boot = boot
         self._crashes_max = crashes_max
+        self._quarantines: defaultdict[str, Quarantine] = defaultdict(Quarantine)
 
     async def __call__(self, run: Run) -> None:
         """Work until the task has ended, or the run was asked to leave."""
+        try:
+            await self._work(run)
+        finally:
+            for quarantine in self._quarantines.values():
+                quarantine.leave(run.hint)
+
+    async def _work(self, run: Run) -> None:
         while not run.leaving.is_set():
             run.hint.clear()  # before the row is read, or a change in between would go unnoticed
             try:
@@ -118,22 +134,25 @@ class Runner:
             await self._recorder.close_cancelled(record, await self._recorder.journal(record))
             return
         if record.crashes >= self._crashes_max:
-            await self._recorder.fail(record, await self._recorder.journal(record), exhausted(record.crashes))
+            error = exhausted(record.crashes, run.fault)
+            await self._recorder.fail(record, await self._recorder.journal(record), error)
             return
         try:
             await unless(run.hint, self._runtime.load(record.model))
             if not run.hint.is_set():
-                await (self._begin(record) if record.status is Status.LOADING else self._draw(run, record))
+                await (self._begin(record) if record.status is Status.LOADING else self._draw_in_turn(run, record))
         except InvalidRequest as error:
             await self._fail(record, ResponseError(error.error_code, error.message))
         except JobFailed as error:
             await self._fail(record, ResponseError("generation_failed", str(error)))
         except RuntimeCrashed:
+            run.fault = "runtime_crashed"
             await self._crashed(record.ident, "the model's process ended")
         except (StaleTask, StorageFull, StorageFailed, ModelUnavailable):
             raise
         except Exception as error:  # noqa: BLE001 -- a fault of ours is bounded like one of the model's process
             self._report(f"run {run.ident}", error)
+            run.fault = "internal_error"
             await self._crashed(record.ident, f"internal error: {type(error).__name__}")
 
     async def _begin(self, record: TaskRecord) -> None:
@@ -149,15 +168,30 @@ class Runner:
             note="started",
         )
 
-    async def _draw(self, run: Run, record: TaskRecord) -> None:
+    async def _draw_in_turn(self, run: Run, record: TaskRecord) -> None:
+        """Draw, or wait while this text and those under way may not be in one batch."""
+        quarantine = self._quarantines[record.model]
+        suspect = record.crashes > 0 and not got_further(record)
+        if not quarantine.enter(run.hint, suspect=suspect, exact=record.exact):
+            await wait_for(run.hint, DISPATCH_POLL_SECONDS)
+            return
+        try:
+            await self._draw(run, record, quarantine)
+        finally:
+            quarantine.leave(run.hint)
+
+    async def _draw(self, run: Run, record: TaskRecord, quarantine: Quarantine) -> None:
         """Draw from where the log ends, until the text ends or something else is to be done."""
         journal = await self._recorder.journal(record)
         generation = await self._runtime.generate(await self._job(record, journal))
         try:
-            while pieces := await unless(run.hint, generation.take()):
+            # A model that draws faster than a write would else have pieces at each look, and nobody be heard.
+            while not run.hint.is_set() and (pieces := await unless(run.hint, generation.take())):
                 record = await self._keep(run, record, journal, pieces)
                 if pieces[-1].end:
                     return
+                if got_further(record):
+                    quarantine.clear(run.hint)
         finally:
             await generation.stop()
 
@@ -219,7 +253,7 @@ class Runner:
         """Note a crash under the task; the next pass goes on by the kept tokens, as often as the bound allows."""
         record = await self._store.task(ident)
         if record is not None and record.status in OWNED:
-            progress = record.tokens_kept > record.tokens_mark
+            progress = got_further(record)
             await self._recorder.move(
                 record,
                 record.status,
