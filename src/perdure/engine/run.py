@@ -21,7 +21,7 @@ from perdure.domain.model import ModelCard
 from perdure.domain.parts import Part, Reasoning
 from perdure.domain.response import ResponseError
 from perdure.engine.quarantine import Quarantine
-from perdure.engine.record import Recorder
+from perdure.engine.record import UNCLAIMED, Recorder
 from perdure.engine.wakeups import unless, wait_for
 from perdure.ports.runtime import End, Job, JobFailed, Piece, Runtime, RuntimeCrashed
 from perdure.ports.storage import StaleTask, Store, TaskRecord
@@ -31,11 +31,15 @@ Report = Callable[[str, BaseException], None]
 
 
 class Run:
-    """A task under way in this process."""
+    """A task under way in this process. It does not give way before more than `tokens_due` tokens are kept."""
 
-    def __init__(self, task_id: int, ident: str) -> None:
+    def __init__(self, task_id: int, ident: str, tokens_due: int = -1) -> None:
         self.task_id = task_id
         self.ident = ident
+        self.tokens_due = tokens_due
+        self.giving_way = False
+        self.gave_way_at: int | None = None
+        """How many tokens were kept when it gave way; None while it has not."""
         self.hint = asyncio.Event()
         self.leaving = asyncio.Event()
         self.fault: str | None = None
@@ -43,6 +47,11 @@ class Run:
 
     def poke(self) -> None:
         """The row has changed."""
+        self.hint.set()
+
+    def give_way(self) -> None:
+        """Somebody waits for an answer, and every slot is taken."""
+        self.giving_way = True
         self.hint.set()
 
     def leave(self) -> None:
@@ -75,6 +84,18 @@ def fits(record: TaskRecord, card: ModelCard) -> bool:
 def got_further(record: TaskRecord) -> bool:
     """Whether tokens were kept since the last start, beyond what any start began with."""
     return record.tokens_kept > record.tokens_mark
+
+
+def may_give_way(run: Run, record: TaskRecord) -> bool:
+    """Whether a text can be put off for somebody who waits: it is drawn again as if nothing had been, nobody waits
+    for it, and it has got further since it was put off the last time."""
+    drawn = record.status is Status.RUNNING and not is_suspect(record)
+    return drawn and record.background and record.exact and record.tokens_kept > run.tokens_due
+
+
+def is_suspect(record: TaskRecord) -> bool:
+    """Whether the last process may have died of this text."""
+    return record.crashes > 0 and not got_further(record)
 
 
 def exhausted(crashes: int, detail: str | None = None) -> ResponseError:
@@ -112,7 +133,12 @@ class Runner:
                 record = await self._mine(run.ident)
                 if record is None:
                     return
-                await self._pass(run, record)
+                if run.gave_way_at is not None and record.status is Status.RUNNING:
+                    if run.hint.is_set():
+                        continue  # a cancel may have counted on this run
+                    return
+                if not await self._gives_way(run, record):
+                    await self._pass(run, record)
             except ModelUnavailable as error:
                 self._report(f"run {run.ident}", error)
                 await self._wait_for_model(run.ident, error)
@@ -171,8 +197,7 @@ class Runner:
     async def _draw_in_turn(self, run: Run, record: TaskRecord) -> None:
         """Draw, or wait while this text and those under way may not be in one batch."""
         quarantine = self._quarantines[record.model]
-        suspect = record.crashes > 0 and not got_further(record)
-        if not quarantine.enter(run.hint, suspect=suspect, exact=record.exact):
+        if not quarantine.enter(run.hint, suspect=is_suspect(record), exact=record.exact):
             await wait_for(run.hint, DISPATCH_POLL_SECONDS)
             return
         try:
@@ -261,6 +286,19 @@ class Runner:
                 tokens_mark=max(record.tokens_mark, record.tokens_kept),
                 note=why,
             )
+
+    async def _gives_way(self, run: Run, record: TaskRecord) -> bool:
+        """Whether the task goes back, to go on later. As after a restart, work on it begins when it is taken up."""
+        run.giving_way = run.giving_way and may_give_way(run, record)
+        if run.giving_way:
+            note = f"gave way to a foreground response after {record.tokens_kept} tokens"
+            crashes = 0 if got_further(record) else record.crashes
+            mark = max(record.tokens_mark, record.tokens_kept)
+            await self._recorder.move(
+                record, record.status, claimed_at=UNCLAIMED, crashes=crashes, tokens_mark=mark, note=note
+            )
+            run.gave_way_at = record.tokens_kept
+        return run.giving_way
 
     async def _release(self, ident: str) -> None:
         """Nobody answers for the task any more, and nothing crashed."""

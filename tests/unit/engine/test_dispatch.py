@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from tests.unit.engine.stage import opened, request, scenario, started, turns, types, user
 
-from perdure.domain.events import Event
 from perdure.domain.lifecycle import Status
 from perdure.domain.principal import ALL_SCOPES, Principal
 from perdure.ports.storage import Change
@@ -22,10 +21,10 @@ async def test_foreground_goes_before_background_and_each_in_order(tmp_path: Pat
     async with started(tmp_path) as stage:
         gate = asyncio.Event()
         stage.runtime.play("first", Script(gates={0: gate}))
-        first = await stage.submit("first")
+        first = await stage.submit("first", background=False)
+        fore, viewers = list[str](), [asyncio.create_task(stage.follow(first))]
         await stage.store.reaches(first, Status.RUNNING)
         back = [await stage.submit(f"back {n}") for n in range(2)]
-        fore, viewers = list[str](), list[asyncio.Task[list[Event]]]()
         for number in range(2):
             fore.append(await stage.submit(f"fore {number}", background=False))
             viewers.append(asyncio.create_task(stage.follow(fore[-1])))
@@ -53,8 +52,8 @@ async def test_a_pile_of_one_client_does_not_delay_another(tmp_path: Path, backg
         gate.set()
         async with stage.engine.follow(other, asked.ident, -1) as events:
             assert [event async for event in events]
-        started_jobs = [job.ident for job in stage.runtime.jobs]
-        assert started_jobs.index(asked.ident) == 2
+        claims = [change.task_id for change in stage.store.changes if change.status is Status.LOADING]
+        assert claims[:3] == [1, 2, len(pile) + 1]
 
 
 @scenario
