@@ -7,7 +7,7 @@ from perdure.domain.errors import PerdureError
 from perdure.domain.lifecycle import Cause, Status, step
 from perdure.domain.limits import DISPATCH_POLL_SECONDS
 from perdure.engine.record import UNCLAIMED, Recorder
-from perdure.engine.run import Report, Run, exhausted
+from perdure.engine.run import Report, Run, exhausted, may_give_way
 from perdure.engine.wakeups import wait_for
 from perdure.ports.runtime import Runtime
 from perdure.ports.storage import StaleTask, Store, TaskRecord
@@ -40,6 +40,9 @@ class Dispatcher:
         self._stopping = False
         self._live: dict[int, tuple[Run, asyncio.Task[None]]] = {}
         self._unreadable: set[int] = set()
+        self._put_off: dict[int, int] = {}
+        """Tasks that gave way to others and go on before the rest of the background, and how far they had come. In
+        memory only: a restart takes them up first of all."""
 
     def wake(self) -> None:
         """There may be something to take."""
@@ -82,12 +85,37 @@ class Dispatcher:
         await asyncio.gather(*(task for _, task in self._live.values()))
 
     async def _fill(self) -> None:
-        while not self._stopping and len(self._live) < self._runtime.slots:
-            not_now = (*self._live, *self._unreadable)
-            record = await self._store.next_runnable(self._boot, not_now, self._runtime.usable)
+        while not self._stopping and self._runtime.slots:
+            record = await self._next()
             if record is None:
                 return
+            if len(self._live) >= self._runtime.slots:
+                await self._make_room(record)
+                return
             await self._take(record)
+
+    async def _next(self) -> TaskRecord | None:
+        """What the next slot should take: what was put off comes after the foreground, before other background."""
+        not_now = (*self._live, *self._unreadable)
+        record = await self._store.next_runnable(self._boot, (*not_now, *self._put_off), self._runtime.usable)
+        if self._put_off and (record is None or (record.status is Status.QUEUED and record.background)):
+            record = await self._store.next_runnable(self._boot, not_now, self._runtime.usable)
+            if record is None or record.id not in self._put_off:
+                self._put_off.clear()  # those that are left have ended, or wait for their model
+        return record
+
+    async def _make_room(self, waiting: TaskRecord) -> None:
+        """Have the youngest background text put off for a foreground task that is next, one at a time."""
+        if waiting.status is not Status.QUEUED or waiting.background:
+            return
+        if any(run.giving_way for run, _ in self._live.values()):
+            return
+        for task_id in sorted(self._live, reverse=True):
+            run = self.run_of(task_id)
+            record = await self._store.task(run.ident) if run else None
+            if run and record and may_give_way(run, record):
+                run.give_way()
+                return
 
     async def _take(self, record: TaskRecord) -> None:
         """Claim a task and start its run. A row that cannot be understood must not keep the others waiting."""
@@ -127,7 +155,7 @@ class Dispatcher:
         return True
 
     def _start(self, record: TaskRecord) -> None:
-        run = Run(record.id, record.ident)
+        run = Run(record.id, record.ident, self._put_off.pop(record.id, -1))
         task = asyncio.create_task(self._supervise(run), name=f"run {record.ident}")
         self._live[record.id] = run, task
 
@@ -139,4 +167,6 @@ class Dispatcher:
             await wait_for(run.leaving, DISPATCH_POLL_SECONDS)
         finally:
             del self._live[run.task_id]
+            if run.gave_way_at is not None:
+                self._put_off[run.task_id] = run.gave_way_at
             self.wake()

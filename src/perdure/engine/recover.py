@@ -13,7 +13,7 @@ from perdure.domain.limits import RECOVERY_PAGE_TASKS, STORAGE_RETRY_SECONDS
 from perdure.domain.recovery import Action, OnRestart, Verdict, decide
 from perdure.domain.response import ResponseError
 from perdure.engine.record import UNCLAIMED, Recorder
-from perdure.engine.run import Fingerprint, Report, fits
+from perdure.engine.run import Fingerprint, Report, fits, got_further
 from perdure.ports.runtime import Runtime
 from perdure.ports.storage import Store, TaskRecord
 
@@ -137,7 +137,7 @@ def _crashes(record: TaskRecord) -> int:
     or still waited for a slot."""
     if record.boot is None or record.claimed_at == UNCLAIMED:
         return record.crashes
-    return 0 if record.tokens_kept > record.tokens_mark else record.crashes + 1
+    return 0 if got_further(record) else record.crashes + 1
 
 
 def _furthest(record: TaskRecord) -> int:

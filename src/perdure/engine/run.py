@@ -6,6 +6,7 @@ what is true.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
@@ -15,11 +16,12 @@ import msgspec
 from perdure.domain.errors import InvalidRequest, ModelUnavailable, StorageFailed, StorageFull
 from perdure.domain.journal import Journal
 from perdure.domain.lifecycle import OWNED, Cause, Status, step
-from perdure.domain.limits import STORAGE_RETRY_SECONDS
+from perdure.domain.limits import DISPATCH_POLL_SECONDS, STORAGE_RETRY_SECONDS
 from perdure.domain.model import ModelCard
 from perdure.domain.parts import Part, Reasoning
 from perdure.domain.response import ResponseError
-from perdure.engine.record import Recorder
+from perdure.engine.quarantine import Quarantine
+from perdure.engine.record import UNCLAIMED, Recorder
 from perdure.engine.wakeups import unless, wait_for
 from perdure.ports.runtime import End, Job, JobFailed, Piece, Runtime, RuntimeCrashed
 from perdure.ports.storage import StaleTask, Store, TaskRecord
@@ -29,16 +31,27 @@ Report = Callable[[str, BaseException], None]
 
 
 class Run:
-    """A task under way in this process."""
+    """A task under way in this process. It does not give way before more than `tokens_due` tokens are kept."""
 
-    def __init__(self, task_id: int, ident: str) -> None:
+    def __init__(self, task_id: int, ident: str, tokens_due: int = -1) -> None:
         self.task_id = task_id
         self.ident = ident
+        self.tokens_due = tokens_due
+        self.giving_way = False
+        self.gave_way_at: int | None = None
+        """How many tokens were kept when it gave way; None while it has not."""
         self.hint = asyncio.Event()
         self.leaving = asyncio.Event()
+        self.fault: str | None = None
+        """What the last crash in this process was, for the `detail` of an end."""
 
     def poke(self) -> None:
         """The row has changed."""
+        self.hint.set()
+
+    def give_way(self) -> None:
+        """Somebody waits for an answer, and every slot is taken."""
+        self.giving_way = True
         self.hint.set()
 
     def leave(self) -> None:
@@ -68,11 +81,27 @@ def fits(record: TaskRecord, card: ModelCard) -> bool:
     return record.prompt_tokens + record.tokens_max <= card.context_length
 
 
-def exhausted(crashes: int) -> ResponseError:
+def got_further(record: TaskRecord) -> bool:
+    """Whether tokens were kept since the last start, beyond what any start began with."""
+    return record.tokens_kept > record.tokens_mark
+
+
+def may_give_way(run: Run, record: TaskRecord) -> bool:
+    """Whether a text can be put off for somebody who waits: it is drawn again as if nothing had been, nobody waits
+    for it, and it has got further since it was put off the last time."""
+    drawn = record.status is Status.RUNNING and not is_suspect(record)
+    return drawn and record.background and record.exact and record.tokens_kept > run.tokens_due
+
+
+def is_suspect(record: TaskRecord) -> bool:
+    """Whether the last process may have died of this text."""
+    return record.crashes > 0 and not got_further(record)
+
+
+def exhausted(crashes: int, detail: str | None = None) -> ResponseError:
     """The end of a task that brings its process down again and again."""
-    return ResponseError(
-        "attempts_exhausted", f"The work was started {crashes} times and crashed each time without getting further."
-    )
+    message = f"The work was started {crashes} times and crashed each time without getting further."
+    return ResponseError("attempts_exhausted", message, detail)
 
 
 class Runner:
@@ -87,12 +116,15 @@ class Runner:
         self._report = report
         self._boot = boot
         self._crashes_max = crashes_max
+        self._quarantines: defaultdict[str, Quarantine] = defaultdict(Quarantine)
 
     async def __call__(self, run: Run) -> None:
         """Work until the task has ended, or the run was asked to leave. Its model stays loaded meanwhile."""
         try:
             await self._work(run)
         finally:
+            for quarantine in self._quarantines.values():
+                quarantine.leave(run.hint)
             self._runtime.release(run.ident)
 
     async def _work(self, run: Run) -> None:
@@ -102,7 +134,12 @@ class Runner:
                 record = await self._mine(run.ident)
                 if record is None:
                     return
-                await self._pass(run, record)
+                if run.gave_way_at is not None and record.status is Status.RUNNING:
+                    if run.hint.is_set():
+                        continue  # a cancel may have counted on this run
+                    return
+                if not await self._gives_way(run, record):
+                    await self._pass(run, record)
             except ModelUnavailable as error:
                 self._report(f"run {run.ident}", error)
                 await self._wait_for_model(run.ident, error)
@@ -124,22 +161,25 @@ class Runner:
             await self._recorder.close_cancelled(record, await self._recorder.journal(record))
             return
         if record.crashes >= self._crashes_max:
-            await self._recorder.fail(record, await self._recorder.journal(record), exhausted(record.crashes))
+            error = exhausted(record.crashes, run.fault)
+            await self._recorder.fail(record, await self._recorder.journal(record), error)
             return
         try:
             await unless(run.hint, self._runtime.load(record.model, record.ident))
             if not run.hint.is_set():
-                await (self._begin(record) if record.status is Status.LOADING else self._draw(run, record))
+                await (self._begin(record) if record.status is Status.LOADING else self._draw_in_turn(run, record))
         except InvalidRequest as error:
             await self._fail(record, ResponseError(error.error_code, error.message))
         except JobFailed as error:
             await self._fail(record, ResponseError("generation_failed", str(error)))
         except RuntimeCrashed:
+            run.fault = "runtime_crashed"
             await self._crashed(record.ident, "the model's process ended")
         except (StaleTask, StorageFull, StorageFailed, ModelUnavailable):
             raise
         except Exception as error:  # noqa: BLE001 -- a fault of ours is bounded like one of the model's process
             self._report(f"run {run.ident}", error)
+            run.fault = "internal_error"
             await self._crashed(record.ident, f"internal error: {type(error).__name__}")
 
     async def _begin(self, record: TaskRecord) -> None:
@@ -155,15 +195,29 @@ class Runner:
             note="started",
         )
 
-    async def _draw(self, run: Run, record: TaskRecord) -> None:
+    async def _draw_in_turn(self, run: Run, record: TaskRecord) -> None:
+        """Draw, or wait while this text and those under way may not be in one batch."""
+        quarantine = self._quarantines[record.model]
+        if not quarantine.enter(run.hint, suspect=is_suspect(record), exact=record.exact):
+            await wait_for(run.hint, DISPATCH_POLL_SECONDS)
+            return
+        try:
+            await self._draw(run, record, quarantine)
+        finally:
+            quarantine.leave(run.hint)
+
+    async def _draw(self, run: Run, record: TaskRecord, quarantine: Quarantine) -> None:
         """Draw from where the log ends, until the text ends or something else is to be done."""
         journal = await self._recorder.journal(record)
         generation = await self._runtime.generate(await self._job(record, journal))
         try:
-            while pieces := await unless(run.hint, generation.take()):
+            # A model that draws faster than a write would else have pieces at each look, and nobody be heard.
+            while not run.hint.is_set() and (pieces := await unless(run.hint, generation.take())):
                 record = await self._keep(run, record, journal, pieces)
                 if pieces[-1].end:
                     return
+                if got_further(record):
+                    quarantine.clear(run.hint)
         finally:
             await generation.stop()
 
@@ -225,7 +279,7 @@ class Runner:
         """Note a crash under the task; the next pass goes on by the kept tokens, as often as the bound allows."""
         record = await self._store.task(ident)
         if record is not None and record.status in OWNED:
-            progress = record.tokens_kept > record.tokens_mark
+            progress = got_further(record)
             await self._recorder.move(
                 record,
                 record.status,
@@ -233,6 +287,19 @@ class Runner:
                 tokens_mark=max(record.tokens_mark, record.tokens_kept),
                 note=why,
             )
+
+    async def _gives_way(self, run: Run, record: TaskRecord) -> bool:
+        """Whether the task goes back, to go on later. As after a restart, work on it begins when it is taken up."""
+        run.giving_way = run.giving_way and may_give_way(run, record)
+        if run.giving_way:
+            note = f"gave way to a foreground response after {record.tokens_kept} tokens"
+            crashes = 0 if got_further(record) else record.crashes
+            mark = max(record.tokens_mark, record.tokens_kept)
+            await self._recorder.move(
+                record, record.status, claimed_at=UNCLAIMED, crashes=crashes, tokens_mark=mark, note=note
+            )
+            run.gave_way_at = record.tokens_kept
+        return run.giving_way
 
     async def _release(self, ident: str) -> None:
         """Nobody answers for the task any more, and nothing crashed."""

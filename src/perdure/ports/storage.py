@@ -227,13 +227,16 @@ class Store(Protocol):
 
     async def next_runnable(self, boot: str, live: Collection[int], models: Collection[str]) -> TaskRecord | None:
         """What a free slot should take: first what `boot` answers for (loading, running, cancelling) and is not
-        `live`, the oldest first; then the queue, foreground before background, each by id.
+        `live`, the oldest first; then the queue, foreground before background. In each of the two the clients take
+        turns by their ids, round and round, beginning after the client whose task was the last of its kind to go
+        from queued to loading; a turn is the client's oldest task. Whose turn it was outlives a restart.
         `live` ones are left out of both, and so are tasks of other models than `models`, which wait; only what is
         being cancelled needs no model."""
         ...
 
     async def queue_position(self, task_id: int) -> int | None:
-        """How many queued tasks come before this one in the order of `next_runnable`; None when it is not queued."""
+        """How many queued tasks `next_runnable` gives before this one if nothing else is submitted and each model can
+        be asked; None when it is not queued."""
         ...
 
     async def tasks(

@@ -29,7 +29,8 @@ class Script:
     The model closes its turn with the token number `length`, whose text is empty; `silent` are positions of tokens
     that show no text by themselves, `shows` what others stand for instead of a word. Before position `p` is drawn,
     `gates[p]` has to be set. `troubles` are used up in turn: each is raised instead of drawing its position or a
-    later one. `stop_gate` has to be set before a stop returns; `stop_trouble` is raised by it.
+    later one; with `fells_all` every other text under way meets it too, as when a process dies. `stop_gate` has to be
+    set before a stop returns; `stop_trouble` is raised by it.
     """
 
     length: int = 6
@@ -37,6 +38,7 @@ class Script:
     silent: frozenset[int] = frozenset()
     shows: dict[int, tuple[Part, ...]] = field(default_factory=dict[int, tuple[Part, ...]])
     troubles: list[tuple[int, Exception]] = field(default_factory=list[tuple[int, Exception]])
+    fells_all: bool = False
     stop_gate: asyncio.Event | None = None
     stop_trouble: Exception | None = None
 
@@ -64,11 +66,20 @@ def _word(number: int) -> str:
 class ScriptedGeneration:
     """Implements `Generation`: draws in a task of its own, a token a turn of the event loop."""
 
-    def __init__(self, job: Job, script: Script, drawn: Callable[[], None], freed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        script: Script,
+        drawn: Callable[[], None],
+        freed: Callable[[], None],
+        felled: Callable[[Exception], None],
+    ) -> None:
         self._job = job
         self._script = script
         self._drawn = drawn
         self._freed = freed
+        self._felled = felled
+        self._fault: Exception | None = None
         self._pieces: list[Piece] = []
         self._news = asyncio.Event()
         self._stopped = False
@@ -79,11 +90,18 @@ class ScriptedGeneration:
         while not self._pieces:
             if self._drawing.done():
                 await self._drawing  # raises what went wrong
+                if self._fault is not None:
+                    raise self._fault
                 raise JobFailed("the generation was stopped")
             self._news.clear()
             await self._news.wait()
         pieces, self._pieces = self._pieces, []
         return pieces
+
+    def fell(self, fault: Exception) -> None:
+        """Another text has brought the process down."""
+        self._fault = fault
+        self._drawing.cancel()
 
     async def stop(self) -> None:
         """Stop drawing and free the slot."""
@@ -132,7 +150,10 @@ class ScriptedGeneration:
         if gate is not None:
             await gate.wait()
         if self._script.troubles and self._script.troubles[0][0] <= position:
-            raise self._script.troubles.pop(0)[1]
+            trouble = self._script.troubles.pop(0)[1]
+            if self._script.fells_all:
+                self._felled(trouble)
+            raise trouble
 
     def _shown(self, tokens: Sequence[int], end: int) -> tuple[Part, ...]:
         """What tokens stand for that end before the position `end`."""
@@ -165,6 +186,7 @@ class ScriptedRuntime:
         self.busiest = 0
         self._slots = slots
         self._scripts: dict[tuple[int, ...], Script] = {}
+        self._under_way: dict[str, ScriptedGeneration] = {}
         self.load_gate: asyncio.Event | None = None
         self.models_gate: asyncio.Event | None = None
 
@@ -234,7 +256,11 @@ class ScriptedRuntime:
         self.jobs.append(job)
         self.busy += 1
         self.busiest = max(self.busiest, self.busy)
-        return ScriptedGeneration(job, script, self._count, self._free)
+        generation = ScriptedGeneration(
+            job, script, self._count, lambda: self._free(job.ident), lambda fault: self._fell(job.ident, fault)
+        )
+        self._under_way[job.ident] = generation
+        return generation
 
     def statistics(self) -> Sequence[Statistics]:
         """Counters."""
@@ -253,8 +279,14 @@ class ScriptedRuntime:
     def _count(self) -> None:
         self.drawn += 1
 
-    def _free(self) -> None:
+    def _free(self, ident: str) -> None:
         self.busy -= 1
+        self._under_way.pop(ident, None)
+
+    def _fell(self, ident: str, fault: Exception) -> None:
+        for other, generation in self._under_way.items():
+            if other != ident:
+                generation.fell(fault)
 
 
 def card(name: str, window: int = 4096, digest: str = "d" * 64, fingerprint: str = '{"threads":1}') -> ModelCard:

@@ -63,11 +63,33 @@ class Expected:
 
 @dataclass
 class Model:
-    """Everything that must be kept. `names` are those that a purge has left behind: client and time."""
+    """Everything that must be kept. `names` are those that a purge has left behind: client and time. `turns` are the
+    clients whose tasks were claimed last, background or not."""
 
     tasks: dict[str, Expected] = field(default_factory=dict[str, Expected])
     names: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     purged: dict[str, int] = field(default_factory=dict[str, int])
+    turns: dict[bool, int] = field(default_factory=lambda: {False: 0, True: 0})
+
+    def make(self, ident: str, change: Change) -> None:
+        """A step was made."""
+        before = self.tasks[ident].task
+        if (before.status, change.status) == (QUEUED, LOADING):
+            self.turns[before.background] = before.client_id
+        self.tasks[ident].make(change)
+
+    def queue(self) -> list[TaskRecord]:
+        """Who waits, in the order of the claims: foreground first, and each client in turn, after the last one."""
+        order, turns = list[TaskRecord](), dict(self.turns)
+        waiting = sorted((self.tasks[ident].task for ident in self.pick(QUEUED)), key=lambda task: task.id)
+        while waiting:
+            background = all(task.background for task in waiting)
+            able = [task for task in waiting if task.background == background]
+            clients = sorted({task.client_id for task in able})
+            turns[background] = next((each for each in clients if each > turns[background]), clients[0])
+            order.append(next(task for task in able if task.client_id == turns[background]))
+            waiting.remove(order[-1])
+        return order
 
     def standing(self, own_time: bool) -> list[TaskRecord]:
         """Finished tasks, with a time at which they go, or left to their age."""

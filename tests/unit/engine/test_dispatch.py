@@ -6,12 +6,13 @@ from pathlib import Path
 import apsw
 import msgspec
 import pytest
-from tests.unit.engine.stage import opened, scenario, started, turns, types
+from tests.unit.engine.stage import opened, request, scenario, started, turns, types, user
 
-from perdure.domain.events import Event
 from perdure.domain.lifecycle import Status
+from perdure.domain.principal import ALL_SCOPES, Principal
 from perdure.ports.storage import Change
 from perdure.testing.scripted_runtime import Script
+from perdure.testing.store_steps import add_client
 
 
 @scenario
@@ -20,10 +21,10 @@ async def test_foreground_goes_before_background_and_each_in_order(tmp_path: Pat
     async with started(tmp_path) as stage:
         gate = asyncio.Event()
         stage.runtime.play("first", Script(gates={0: gate}))
-        first = await stage.submit("first")
+        first = await stage.submit("first", background=False)
+        fore, viewers = list[str](), [asyncio.create_task(stage.follow(first))]
         await stage.store.reaches(first, Status.RUNNING)
         back = [await stage.submit(f"back {n}") for n in range(2)]
-        fore, viewers = list[str](), list[asyncio.Task[list[Event]]]()
         for number in range(2):
             fore.append(await stage.submit(f"fore {number}", background=False))
             viewers.append(asyncio.create_task(stage.follow(fore[-1])))
@@ -32,6 +33,27 @@ async def test_foreground_goes_before_background_and_each_in_order(tmp_path: Pat
             assert (await stage.ended(ident)).status is Status.COMPLETED
         await asyncio.gather(*viewers)
         assert [job.ident for job in stage.runtime.jobs] == [first, *fore, *back]
+
+
+@pytest.mark.proves("F-18")
+@pytest.mark.parametrize("background", [True, False])
+@scenario
+async def test_a_pile_of_one_client_does_not_delay_another(tmp_path: Path, background: bool) -> None:
+    """500 background tasks wait; what somebody else asks is the next that a slot takes."""
+    async with started(tmp_path, slots=2) as stage:
+        gate = asyncio.Event()
+        for place in range(2):
+            stage.runtime.play(f"pile {place}", Script(gates={1: gate}))
+        pile = [await stage.submit(f"pile {number}") for number in range(500)]
+        for ident in pile[:2]:
+            await stage.store.reaches(ident, Status.RUNNING)
+        other = Principal(await add_client(stage.store, "other", b"\x02" * 32), "other", ALL_SCOPES)
+        asked = await stage.engine.submit(other, request(background=background), [user("question")])
+        gate.set()
+        async with stage.engine.follow(other, asked.ident, -1) as events:
+            assert [event async for event in events]
+        claims = [change.task_id for change in stage.store.changes if change.status is Status.LOADING]
+        assert claims[:3] == [1, 2, len(pile) + 1]
 
 
 @scenario

@@ -8,7 +8,8 @@ import pytest
 from perdure.storage.sqlite.statements import load
 
 BOUNDED = {
-    "next_queued",  # the first entry of the queue
+    "next_queued",  # the first entries of four stretches of the queue
+    "queue_position",  # one task, one row of the service, and what the queue holds of each client
     "queue_up", "boot", "bury", "sweep",  # one row
     "keep_client",  # the check of what points to a client, which SQLite makes only if its number changes
 }  # fmt: skip

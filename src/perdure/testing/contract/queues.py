@@ -82,6 +82,62 @@ class Queues(Suite):
         assert await store.queue_position(tasks["f1"].id) is None
         assert await store.queue_position(tasks["b2"].id) == 2
 
+    @pytest.mark.parametrize("turn", [0, 1, 2, 3])
+    @scenario
+    async def test_clients_take_turns(self, place: Place, turn: int) -> None:
+        """In the order of their ids, beginning after the one whose task was claimed last, foreground and background
+        each; a client's own tasks in the order of submit. Each place tells how many come before."""
+        store = await place.open()
+        clients = [await add_client(store, name, name.encode() * 32) for name in "abc"]
+        for name in ("b0", "f0") if turn else ():  # whose turn was the last of each kind
+            await store.apply(claim(await submitted(store, name, clients[turn - 1], background=name == "b0")))
+        waiting = [("b1", 0), ("b2", 0), ("b3", 0), ("b4", 0), ("f1", 2), ("f2", 2), ("b5", 1), ("f3", 0), ("b6", 1)]
+        for name, number in waiting:
+            await submitted(store, name, clients[number], background=name[0] == "b")
+        rounds = {
+            0: ["f3", "f1", "f2", "b1", "b5", "b2", "b6", "b3", "b4"],
+            1: ["f1", "f3", "f2", "b5", "b1", "b6", "b2", "b3", "b4"],
+            2: ["f1", "f3", "f2", "b1", "b5", "b2", "b6", "b3", "b4"],
+            3: ["f3", "f1", "f2", "b1", "b5", "b2", "b6", "b3", "b4"],
+        }
+        places = {name: await store.queue_position((await found(store, name)).id) for name, _ in waiting}
+        assert sorted(places, key=lambda name: places[name] or 0) == rounds[turn]
+        assert sorted(place or 0 for place in places.values()) == list(range(9))
+        order = list[str]()
+        while (task := await store.next_runnable("boot-2", [], [MODEL])) is not None:
+            assert await store.queue_position(task.id) == 0
+            order.append(task.ident)
+            await store.apply(claim(task))
+        assert order == rounds[turn]
+
+    @scenario
+    async def test_a_turn_outlives_a_restart_and_is_not_a_failure_at_the_claim(self, place: Place) -> None:
+        """Only who goes on to the model had his turn; another process begins where the last one was."""
+        store = await place.open()
+        first, second = await add_client(store), await add_client(store, "other", b"\x02" * 32)
+        for n in range(2):
+            await submitted(store, f"a{n}", first)
+            await submitted(store, f"b{n}", second)
+        await store.apply(claim(await found(store, "a0")))
+        await store.apply(end(await found(store, "b0"), Status.FAILED))
+        store = await place.open()
+        task = await store.next_runnable("boot-2", [], [MODEL])
+        assert task is not None
+        assert task.ident == "b1"
+
+    @scenario
+    async def test_who_passes_over_a_client_comes_back_to_it(self, place: Place) -> None:
+        """A client whose tasks wait for another model loses no turn of those that can run."""
+        store = await place.open()
+        first, second = await add_client(store), await add_client(store, "other", b"\x02" * 32)
+        await store.submit(msgspec.structs.replace(new_task("elsewhere", first), model="other"), QUEUE_MAX)
+        await submitted(store, "mine", second)
+        behind = await submitted(store, "behind", first)
+        task = await store.next_runnable(BOOT, [], [MODEL])
+        assert task == behind
+        assert await store.next_runnable(BOOT, [behind.id], [MODEL]) == await found(store, "mine")
+        assert await store.next_runnable(BOOT, [behind.id], [MODEL, "other"]) == await found(store, "elsewhere")
+
     @pytest.mark.proves("P8")
     @scenario
     async def test_the_scan_meets_every_unfinished_task_once(self, place: Place) -> None:

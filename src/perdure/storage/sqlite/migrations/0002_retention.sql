@@ -1,5 +1,5 @@
 -- Retention: how to find the finished tasks that have stood long enough, which names they leave behind, and more of
--- what nobody can delete before its time.
+-- what nobody can delete before its time. And the queue, in which clients take turns.
 
 -- Finished tasks that only their age removes, the oldest first. Those with a time of their own stand in
 -- `tasks_purgeable`: each stands in one of the two.
@@ -55,4 +55,25 @@ WHEN NEW.seq <> coalesce((
 ), 0)
 BEGIN
     SELECT RAISE(ABORT, 'an event follows its predecessor, and nothing follows the terminal one');
+END;
+
+-- The queue in its order: one client's tasks do not stand before another's, however many they are.
+DROP INDEX tasks_queued;
+CREATE INDEX tasks_queued ON tasks (background, client_id, id) WHERE status = 'queued';
+
+-- The client whose task was taken last, of each class; the next turn is of the next one by id. It is kept, so that a
+-- place in the queue can be told from what is kept, and a restart does not begin with the same client again.
+ALTER TABLE service_config ADD COLUMN foreground_turn INTEGER NOT NULL DEFAULT 0 CHECK (foreground_turn >= 0);
+ALTER TABLE service_config ADD COLUMN background_turn INTEGER NOT NULL DEFAULT 0 CHECK (background_turn >= 0);
+
+-- A claim is a turn. It writes the row of the service anyway, for the count.
+DROP TRIGGER tasks_change_the_queue;
+CREATE TRIGGER tasks_change_the_queue AFTER UPDATE OF status ON tasks
+WHEN (OLD.status = 'queued') <> (NEW.status = 'queued')
+BEGIN
+    -- A count that a foreign hand has spoilt must not stop the work.
+    UPDATE service_config SET
+        tasks_queued = max(0, tasks_queued + iif(NEW.status = 'queued', 1, -1)),
+        foreground_turn = iif(NEW.status = 'loading' AND NOT NEW.background, NEW.client_id, foreground_turn),
+        background_turn = iif(NEW.status = 'loading' AND NEW.background, NEW.client_id, background_turn);
 END;

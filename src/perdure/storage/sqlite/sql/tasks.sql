@@ -64,17 +64,52 @@ WHERE status IN ('loading', 'running', 'cancelling') AND boot = :boot AND id NOT
 ORDER BY id LIMIT 1;
 
 -- name: next_queued
+-- The clients of a class take turns by their ids, round and round: first those after the one whose turn was last, then
+-- from the first one on. So there are four stretches of the index to look into; each is a seek, however long the queue.
+WITH stretches (place, background, after, upto) AS (
+    SELECT 0, 0, foreground_turn, 9223372036854775807 FROM service_config
+    UNION ALL SELECT 1, 0, 0, foreground_turn FROM service_config
+    UNION ALL SELECT 2, 1, background_turn, 9223372036854775807 FROM service_config
+    UNION ALL SELECT 3, 1, 0, background_turn FROM service_config
+),
+firsts (place, id) AS MATERIALIZED (
+    SELECT place, (
+        SELECT id FROM tasks AS t
+        WHERE t.status = 'queued' AND t.background = stretches.background
+            AND t.client_id > stretches.after AND t.client_id <= stretches.upto
+            AND t.id NOT IN (SELECT value FROM json_each(:live))
+            AND t.model IN (SELECT value FROM json_each(:models))
+        ORDER BY t.client_id, t.id LIMIT 1
+    )
+    FROM stretches
+)
 SELECT * FROM task_records
-WHERE status = 'queued' AND id NOT IN (SELECT value FROM json_each(:live))
-    AND model IN (SELECT value FROM json_each(:models))
-ORDER BY background, id LIMIT 1;
+WHERE id = (SELECT id FROM firsts WHERE id IS NOT NULL ORDER BY place LIMIT 1);
 
 -- name: queue_position
-SELECT (
-    SELECT count(*) FROM tasks AS before
-    WHERE before.status = 'queued' AND (before.background, before.id) < (t.background, t.id)
+-- The task is taken in the round that has the number of its client's own tasks before it. A client whose turn comes
+-- earlier in a round is served once more by then, as far as it has tasks. Before a background task goes every
+-- foreground one.
+WITH asked (background, client_id, turn, round) AS MATERIALIZED (
+    SELECT t.background, t.client_id, iif(t.background, s.background_turn, s.foreground_turn), (
+        SELECT count(*) FROM tasks AS own
+        WHERE own.status = 'queued' AND own.background = t.background AND own.client_id = t.client_id
+            AND own.id < t.id
+    )
+    FROM tasks AS t CROSS JOIN service_config AS s WHERE t.id = :id AND t.status = 'queued'
+),
+others (client_id, waiting) AS (
+    SELECT t.client_id, count(*) FROM asked CROSS JOIN tasks AS t
+    WHERE t.status = 'queued' AND t.background = asked.background AND t.client_id <> asked.client_id
+    GROUP BY t.background, t.client_id
 )
-FROM tasks AS t WHERE t.id = :id AND t.status = 'queued';
+SELECT iif(background, (SELECT count(*) FROM tasks WHERE status = 'queued' AND background = 0), 0) + round + (
+    SELECT coalesce(sum(min(waiting, round + (
+        (others.client_id <= turn, others.client_id) < (asked.client_id <= turn, asked.client_id)
+    ))), 0)
+    FROM others
+)
+FROM asked;
 
 -- name: received
 SELECT received FROM responses WHERE id = :id;
