@@ -18,7 +18,7 @@ from tests.system.kills.undisturbed import Undisturbed
 from tests.system.server import WAIT_SECONDS, Server, check_log, still_alive, text_of, thaw
 
 GONE_SECONDS = 10.0  # it takes milliseconds; a shared machine may take longer to get round to it
-ROUNDS_MAX = 3  # a moment that was missed is aimed at again
+ROUNDS_MAX = 10  # a moment that was missed, as on a busy machine, is aimed at again
 MANY_CRASHES: dict[str, Any] = {"crashes_max": SETTINGS["crashes_max"]}
 
 S, C, B = Victim.SERVICE, Victim.CHILD, Victim.BOTH
