@@ -197,6 +197,18 @@ async def leaves(stage: Stage, told: Told) -> None:
     await look(stage, told, left)
 
 
+async def gives_way(stage: Stage, told: Told) -> None:
+    """A background text gives way to a foreground response, and goes on after it."""
+    gates = stage.runtime.play("gives way", Script(gates={3: asyncio.Event()})).gates
+    await stage.engine.start()
+    text = await create(stage, told, "gives way")
+    reader = asyncio.create_task(follow(stage, told, text))
+    await stage.store.until(text, lambda task: task.tokens_kept == 3)
+    await follow(stage, told, await create(stage, told, "asks", background=False, on_restart=OnRestart.FAIL))
+    gates[3].set()
+    await reader
+
+
 async def stops(stage: Stage, told: Told) -> None:
     """The service is stopped with a running and a queued response."""
     stage.runtime.play("runs", Script(gates={3: asyncio.Event()}))
@@ -310,6 +322,7 @@ SCENARIOS = {
     "cancels": Scenario(cancels, {each: {COMPLETED, CANCELLED} for each in ("runs", "is queued", "loads")}),
     "removes": Scenario(removes, {each: {COMPLETED, CANCELLED} for each in ("is finished", "runs", "is queued")}),
     "retains": Scenario(retains, {each: {COMPLETED} for each in ("is old", "is deleted", "runs")}),
+    "gives way": Scenario(gives_way, {"gives way": {COMPLETED}, "asks": {COMPLETED, FAILED}}),
     "leaves": Scenario(leaves, {"is left": {CANCELLED, FAILED}}),
     "stops": Scenario(stops, {each: {COMPLETED} for each in ("runs", "is queued")}),
     "calls": Scenario(calls, {each: {COMPLETED} for each in ("calls", "calls anew")}, ITEMS),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.engine.stage import Stage, scenario
 
@@ -164,13 +165,16 @@ async def held(
     stage: Stage, gate: asyncio.Event, moment: str, path: str = RESPONSES, **fields: Any
 ) -> tuple[str, Visit]:
     """A request whose caller waits, held by the gate at the moment; where it waits in the queue, another one has the
-    slot."""
+    slot, and does not give way: it would not be the same afterwards."""
     tokens, status = MOMENTS[moment]
     stage.runtime.play(ASK, Script(gates={tokens: gate}))
     name = "r0001"
     if status is Status.QUEUED:
         stage.runtime.play("ahead", Script(gates={0: gate}))
+        exact = stage.runtime.cards[MODEL]
+        stage.runtime.cards[MODEL] = msgspec.structs.replace(exact, exact=False)
         await stage.store.reaches(await stage.submit("ahead"), Status.RUNNING)
+        stage.runtime.cards[MODEL] = exact
         name = "r0002"
     visit = create(stage, path, **fields)
     await stage.store.until(name, lambda task: (task.status, task.tokens_kept) == (status, tokens))
