@@ -4,10 +4,9 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import uvloop
 
@@ -18,8 +17,9 @@ from benchmarks.processes import heard, say
 from benchmarks.store_alone import QUEUE_MAX, new_tasks
 from perdure.ambient.clock import SystemClock
 from perdure.bootstrap import SWITCH_SECONDS
-from perdure.domain.events import TEXT_DELTA, plain
+from perdure.domain.events import Event
 from perdure.domain.lifecycle import Cause, Status, step
+from perdure.domain.parts import Text
 from perdure.engine.record import Recorder
 from perdure.engine.wakeups import Wakeups
 from perdure.ports.storage import TaskRecord
@@ -73,15 +73,20 @@ class Sized:
         await self._queue(1)
         record = await self._take()
         record = await self._recorder.move(record, step(record.status, Cause.LOADED))
-        for kept_tokens in range(1, count + 1):
-            event = plain(record.next_seq, (7,), TEXT_DELTA, delta=" word", logprobs=[])
-            moved: list[TaskRecord] = []
-            yield partial(self._move, record, event, kept_tokens, moved)
-            [record] = moved
+        journal = await self._recorder.journal(record)
+        moved: list[TaskRecord] = []
+        for tokens in range(count + 1):
+            events = journal.write([Text(" word")], [7])
+            append = partial(self._move, record, events, tokens + 1, moved)
+            if tokens:
+                yield append
+            else:  # the first word opens the item as well
+                await append()
+            record = moved.pop()
         await self._end(record)
 
-    async def _move(self, record: TaskRecord, event: Any, tokens: int, moved: list[TaskRecord]) -> None:
-        moved.append(await self._recorder.move(record, record.status, [event], tokens_kept=tokens))
+    async def _move(self, record: TaskRecord, events: Sequence[Event], tokens: int, moved: list[TaskRecord]) -> None:
+        moved.append(await self._recorder.move(record, record.status, events, tokens_kept=tokens))
 
     async def _claims(self, count: int) -> AsyncIterator[Operation]:
         """The first of the queue is found and taken, as a free slot does it. It ends before the next is taken."""
